@@ -1,0 +1,16 @@
+//! What Innkeeper is about, as values and pure decisions.
+//!
+//! Nothing here does I/O, waits, or reads the time: everything comes in as a
+//! value, and what should happen goes out as one.
+
+pub mod backoff;
+pub mod checkout;
+pub mod code;
+pub mod envelope;
+pub mod gate;
+pub mod lane;
+pub mod log_event;
+pub mod reason;
+pub mod repo_target;
+pub mod routing;
+pub mod work_item;
