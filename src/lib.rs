@@ -9,3 +9,7 @@
 //! `tests/layers.rs` holds. `docs/ARCHITECTURE.md` has the picture.
 
 pub mod domain;
+
+pub mod clock;
+pub mod files;
+pub mod process;
