@@ -13,3 +13,5 @@ pub mod domain;
 pub mod clock;
 pub mod files;
 pub mod process;
+
+pub mod git;
