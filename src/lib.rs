@@ -15,3 +15,4 @@ pub mod files;
 pub mod process;
 
 pub mod git;
+pub mod store;
