@@ -14,5 +14,6 @@ pub mod clock;
 pub mod files;
 pub mod process;
 
+pub mod config;
 pub mod git;
 pub mod store;
