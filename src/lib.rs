@@ -17,3 +17,6 @@ pub mod process;
 pub mod config;
 pub mod git;
 pub mod store;
+
+pub mod event_log;
+pub mod inbox;
