@@ -20,3 +20,4 @@ pub mod store;
 
 pub mod event_log;
 pub mod inbox;
+pub mod session;
