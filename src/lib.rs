@@ -21,3 +21,4 @@ pub mod store;
 pub mod event_log;
 pub mod inbox;
 pub mod session;
+pub mod workspace;
