@@ -22,3 +22,5 @@ pub mod event_log;
 pub mod inbox;
 pub mod session;
 pub mod workspace;
+
+pub mod dispatch;

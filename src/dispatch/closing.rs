@@ -1,0 +1,179 @@
+//! The effect "the item is over": its session ends with everything it started,
+//! and its checkout goes if nothing in it exists only there.
+//!
+//! Cleaning up never breaks closing: whatever stands in the way is told as a
+//! reason to keep the checkout, and the close is done.
+
+use tokio_util::sync::CancellationToken;
+
+use super::checkout::target;
+use super::failure::{Failure, Stop};
+use super::job::Job;
+use super::session;
+use crate::domain::checkout::{CheckoutRecord, CheckoutState};
+use crate::domain::log_event::LogEvent;
+use crate::domain::reason::{KeepReason, Kept};
+use crate::domain::repo_target::RepoTarget;
+use crate::store::{CheckoutRow, StoreError};
+use crate::workspace::{Cleanup, Facts};
+
+/// What became of the checkout.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// There was none.
+    None,
+    /// It is gone.
+    Removed { checkout: String },
+    /// It stays.
+    Kept {
+        checkout: String,
+        reasons: Vec<Kept>,
+    },
+}
+
+/// Ends the item of this job, whose close has come.
+pub(super) async fn close(job: &Job) -> Result<Outcome, Stop> {
+    session::close(job, "closed").await?;
+    let keep = job
+        .settings
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| workspace.keep_on_close);
+    remove(job, keep).await
+}
+
+/// Ends the item of this job because a person asks for it; the configuration
+/// does not keep the checkout then.
+pub(super) async fn clean_up(job: &Job) -> Result<Outcome, Stop> {
+    session::close(job, "cleanup").await?;
+    remove(job, false).await
+}
+
+/// Removes the item's checkout if nothing is at risk, and finishes the job.
+pub(super) async fn remove(job: &Job, keep: bool) -> Result<Outcome, Stop> {
+    let item = job.item.id;
+    let row = job
+        .context
+        .store
+        .read(move |reader| reader.live_checkout(item))
+        .await?;
+    let Some(row) = row else {
+        job.finish(|_tx| Ok(())).await?;
+        return Ok(Outcome::None);
+    };
+    let Some(record) = recorded(job, &row).await? else {
+        // Nothing was made of it; preparing undid itself.
+        let (claim, id) = (job.claim, row.id);
+        job.finish(move |tx| tx.set_checkout_state(claim, id, CheckoutState::Removed))
+            .await?;
+        return Ok(Outcome::None);
+    };
+    if keep {
+        let reasons = vec![Kept::new(
+            KeepReason::Configured,
+            ["keepCheckoutOnClose is on".to_owned()],
+        )];
+        return Ok(kept(job, &row, &record, reasons).await?);
+    }
+    let (claim, id) = (job.claim, row.id);
+    job.context
+        .store
+        .write(move |tx| tx.set_checkout_state(claim, id, CheckoutState::Removing))
+        .await?;
+    let facts = facts_of(job);
+    let workspace = job.context.workspace(&record.root);
+    // Nothing cancels a removal; it is short, and each state of it is recovered.
+    let outcome = workspace
+        .cleanup(&record, &facts, &CancellationToken::new())
+        .await;
+    let checkout = record.path.display().to_string();
+    match outcome {
+        Ok(Cleanup::Cleaned { bytes }) => {
+            let entry = job.entry(LogEvent::WorkspaceCleaned {
+                strategy: record.strategy.as_str().to_owned(),
+                checkout: checkout.clone(),
+                bytes,
+            });
+            job.finish(move |tx| {
+                tx.set_checkout_state(claim, id, CheckoutState::Removed)?;
+                tx.append(&entry)
+            })
+            .await?;
+            Ok(Outcome::Removed { checkout })
+        }
+        Ok(Cleanup::AlreadyGone) => {
+            let entry = job.entry(LogEvent::WorkspaceMissing {
+                checkout: checkout.clone(),
+            });
+            job.finish(move |tx| {
+                tx.set_checkout_state(claim, id, CheckoutState::Removed)?;
+                tx.append(&entry)
+            })
+            .await?;
+            Ok(Outcome::Removed { checkout })
+        }
+        Ok(Cleanup::Kept(reasons)) => Ok(kept(job, &row, &record, reasons).await?),
+        Err(error) => {
+            let Failure { code, message } = Failure::of_workspace(error);
+            let reasons = vec![Kept::new(
+                KeepReason::ProbeFailed,
+                [format!("{code}: {message}")],
+            )];
+            Ok(kept(job, &row, &record, reasons).await?)
+        }
+    }
+}
+
+/// Returns what authentic payloads said that bears on whether work has landed.
+pub(super) fn facts_of(job: &Job) -> Facts {
+    let name = &job.item.name;
+    Facts {
+        merged: job.item.facts.merged,
+        heads: job.item.facts.heads.clone(),
+        // A host that is not served any more cannot be asked; what is known of
+        // its remote stands.
+        target: target(job).unwrap_or_else(|_not_served| RepoTarget {
+            host: name.host.clone(),
+            owner: name.owner.clone(),
+            repo: name.repo.clone(),
+            clone_url: String::new(),
+        }),
+        own_processes: Vec::new(),
+    }
+}
+
+/// Returns the identity of a checkout: the store's, or for one whose
+/// preparation was interrupted the workspace's own.
+async fn recorded(job: &Job, row: &CheckoutRow) -> Result<Option<CheckoutRecord>, Stop> {
+    if row.record.is_some() {
+        return Ok(row.record.clone());
+    }
+    let target = target(job)?;
+    let workspace = job.context.workspace(std::path::Path::new(&row.root));
+    Ok(workspace.recorded(&target, &job.item.slug).await)
+}
+
+async fn kept(
+    job: &Job,
+    row: &CheckoutRow,
+    record: &CheckoutRecord,
+    reasons: Vec<Kept>,
+) -> Result<Outcome, StoreError> {
+    let checkout = record.path.display().to_string();
+    let entry = job.entry(LogEvent::WorkspaceKept {
+        checkout: checkout.clone(),
+        reasons: reasons.clone(),
+    });
+    let (claim, id) = (job.claim, row.id);
+    let (stored, record) = (reasons.clone(), record.clone());
+    let unknown = row.record.is_none();
+    job.finish(move |tx| {
+        if unknown {
+            tx.checkout_ready(claim, id, &record)?;
+        }
+        tx.checkout_kept(claim, id, &stored)?;
+        tx.append(&entry)
+    })
+    .await?;
+    Ok(Outcome::Kept { checkout, reasons })
+}

@@ -1,0 +1,132 @@
+//! What people and programs may ask of an item's lane, beside deliveries.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::checkout::{CheckoutRecord, Strategy};
+use crate::domain::code::FailureCode;
+use crate::domain::gate::{ProbeResult, Verdict};
+use crate::domain::log_event::Source;
+use crate::domain::reason::Kept;
+use crate::domain::work_item::ItemQuery;
+
+/// A request about one work item. It takes its turn in the item's lane.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which item; [`What::Prepare`] makes one that is not known yet.
+    pub item: ItemQuery,
+    /// What is asked for.
+    pub what: What,
+    /// Who asks.
+    pub source: Source,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Prepare the checkout; starts nothing.
+    Prepare {
+        /// Full object id.
+        commit: Option<String>,
+        /// Branch of the repository.
+        branch: Option<String>,
+        /// How to make it.
+        strategy: Option<Strategy>,
+    },
+    /// Run the removal gate's probes and change nothing.
+    Explain,
+    /// End the session, keep the checkout.
+    ExitKeep {
+        /// End a session that is live; otherwise it is refused.
+        stop: bool,
+    },
+    /// Remove the checkout if nothing in it is at risk.
+    ExitRemove {
+        /// End a session that is live; otherwise it is refused.
+        stop: bool,
+    },
+    /// Arm the item, prepare it, start its session.
+    Start,
+    /// End the session, keep the checkout, disarm.
+    Stop,
+    /// Drop later events until resumed.
+    Pause,
+    /// Take events again.
+    Resume,
+    /// End the item: session and checkout, if nothing is at risk.
+    Cleanup,
+    /// End this session and nothing else.
+    StopSession {
+        /// Its id.
+        session: String,
+    },
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The checkout is ready.
+    Prepared {
+        /// Its identity.
+        record: Box<CheckoutRecord>,
+        /// Whether it was there already.
+        reused: bool,
+    },
+    /// What the gate saw.
+    Explained {
+        /// Probe by probe.
+        probes: Vec<ProbeResult>,
+        /// And what follows.
+        verdict: Verdict,
+        /// The checkout's directory.
+        checkout: String,
+    },
+    /// The checkout was not removed.
+    Kept {
+        /// Why.
+        reasons: Vec<Kept>,
+        /// Where it is.
+        checkout: String,
+    },
+    /// The checkout is gone.
+    Removed {
+        /// Where it was.
+        checkout: String,
+    },
+    /// Done; the sentence says what.
+    Done {
+        /// For people.
+        message: String,
+    },
+}
+
+/// A request that was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// No such item, checkout or session.
+    #[error("{0}")]
+    NotFound(String),
+    /// Several items are meant.
+    #[error("{0}")]
+    Ambiguous(String),
+    /// A live session stands in the way.
+    #[error("{0}")]
+    InUse(String),
+    /// The state of the item forbids it.
+    #[error("{0}")]
+    Refused(String),
+    /// Preparing or removing failed.
+    #[error("{message}")]
+    Failed {
+        /// Why, for programs.
+        code: FailureCode,
+        /// Why, for people.
+        message: String,
+    },
+    /// The daemon is shutting down.
+    #[error("the daemon is shutting down")]
+    ShuttingDown,
+    /// The state could not be read or written.
+    #[error("the daemon's state could not be read or written")]
+    Store(#[from] crate::store::StoreError),
+}
