@@ -24,3 +24,8 @@ pub mod session;
 pub mod workspace;
 
 pub mod dispatch;
+
+pub mod control;
+
+pub mod api;
+pub mod ingress;
