@@ -29,3 +29,7 @@ pub mod control;
 
 pub mod api;
 pub mod ingress;
+
+pub mod daemon;
+
+pub mod cli;

@@ -1,0 +1,68 @@
+//! `innkeeper exit`.
+
+use serde_json::json;
+
+use super::client::Client;
+use super::progress::Progress;
+use super::reference::Reference;
+use super::{Failure, Format, Global, Output};
+use crate::dispatch::request::Answer;
+
+/// Arguments of `exit`.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("action").required(true).args(["keep", "remove"]),
+    after_help = "Removing refuses if anything in the checkout exists only there, and says what \
+(exit code 1); nothing is touched then. A session that runs refuses both without --stop.
+
+Examples:
+  innkeeper exit acme/app#15 --keep --stop
+  innkeeper exit acme/app#15 --remove"
+)]
+pub(super) struct Arguments {
+    /// The issue or pull request.
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// End the session and leave the checkout where it is.
+    #[arg(long)]
+    keep: bool,
+    /// Remove the checkout if nothing in it is at risk.
+    #[arg(long)]
+    remove: bool,
+    /// End a session that runs.
+    #[arg(long)]
+    stop: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) fn run(global: &Global, arguments: &Arguments) -> Result<(), Failure> {
+    let client = Client::new(global, arguments.format)?;
+    let action = if arguments.remove { "remove" } else { "keep" };
+    let progress = Progress::new(format!("leaving {}", arguments.reference.as_str()));
+    let answer: Answer = client.post(
+        &format!("/api/v1/checkouts/{}/exit", arguments.reference.segment()),
+        &json!({ "action": action, "stop": arguments.stop, "source": "cli" }),
+    )?;
+    drop(progress);
+    print_answer(&mut Output::new(arguments.format), &answer)
+}
+
+/// Prints what came of a request.
+pub(super) fn print_answer(output: &mut Output, answer: &Answer) -> Result<(), Failure> {
+    if output.is_json() {
+        output.json(answer)?;
+        return output.flush();
+    }
+    match answer {
+        Answer::Removed { checkout } => output.line(&format!("Removed {checkout}"))?,
+        Answer::Done { message } => output.line(message)?,
+        Answer::Prepared { record, .. } => output.path(&record.path)?,
+        Answer::Kept { reasons, checkout } => {
+            output.line(&format!("Kept {checkout}, for:"))?;
+            super::explain::print_reasons(output, reasons)?;
+        }
+        Answer::Explained { checkout, .. } => output.line(checkout)?,
+    }
+    output.flush()
+}
