@@ -1,0 +1,20 @@
+//! The daemon end to end: signed deliveries in, checkouts and sessions out.
+//!
+//! Each test drives the built binary through a path that a payload takes,
+//! against real repositories over `file` and over smart HTTP.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod inn;
+
+mod commands;
+mod hostile;
+mod issues;
+mod late;
+mod life;
+mod names;
+mod nothing_to_do;
+mod refs;
+mod sessions;
+mod settings;
