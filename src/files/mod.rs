@@ -14,5 +14,5 @@ pub use remove::{Removed, remove_empty_parents, remove_tree};
 pub use rename::rename_noreplace;
 pub use space::{Space, free_space};
 pub use write::{
-    atomic_write, copy_with_times, create_dirs, create_new, sweep_temporary, sync_dir,
+    atomic_write, atomic_write_private, claim, create_dirs, create_new, sweep_temporary, sync_dir,
 };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
 /// Renames `from` to `to`, which must not exist. (A plain rename replaces an
@@ -14,14 +14,7 @@ use rustix::io::Errno;
 /// `AlreadyExists` if something is there; the message names both paths.
 pub fn rename_noreplace(from: &Path, to: &Path) -> io::Result<()> {
     let renamed = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // A file system that cannot promise it: look first.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            if std::fs::symlink_metadata(to).is_ok() {
-                Err(Errno::EXIST)
-            } else {
-                rustix::fs::rename(from, to)
-            }
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rename_elsewhere(from, to),
         renamed => renamed,
     };
     renamed.map_err(|errno| {
@@ -35,6 +28,20 @@ pub fn rename_noreplace(from: &Path, to: &Path) -> io::Result<()> {
             ),
         )
     })
+}
+
+/// On a file system that cannot promise it: a second name for a file cannot
+/// replace anything either; for a directory there is only looking first.
+fn rename_elsewhere(from: &Path, to: &Path) -> Result<(), Errno> {
+    match rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty()) {
+        Ok(()) => return rustix::fs::unlink(from),
+        Err(Errno::EXIST) => return Err(Errno::EXIST),
+        Err(_directory_or_no_links) => {}
+    }
+    if std::fs::symlink_metadata(to).is_ok() {
+        return Err(Errno::EXIST);
+    }
+    rustix::fs::rename(from, to)
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@
 //! Which session an item has, whether it may run now, its time limit and what
 //! happens after its end are the dispatcher's, which stores all of it.
 
-mod durable;
 pub mod end;
 pub mod environment;
 pub mod error;

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::durable;
 use super::error::SessionError;
 use crate::domain::log_event::ExitStatus;
+use crate::files;
 use crate::process::tree::Identity;
 
 /// Where the files of one run are.
@@ -105,17 +105,17 @@ impl RunFiles {
 
     /// Takes the start of this run; returns whether this call took it.
     pub(super) fn claim(&self, claim: &Claim) -> io::Result<bool> {
-        durable::claim(&self.started(), &json(claim))
+        files::claim(&self.started(), &json(claim))
     }
 
     /// Writes who runs, in place of the claim that this process made.
     pub(super) fn record_started(&self, claim: &Claim) -> io::Result<()> {
-        durable::replace(&self.started(), &json(claim))
+        files::atomic_write_private(&self.started(), &json(claim))
     }
 
     /// Writes how the command ended.
     pub(super) fn record_end(&self, end: &EndRecord) -> io::Result<()> {
-        durable::replace(&self.exit(), &json(end))
+        files::atomic_write_private(&self.exit(), &json(end))
     }
 
     /// Returns the claim; none if there is none, an error if what is there

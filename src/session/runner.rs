@@ -13,11 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use super::durable;
 use super::error::SessionError;
 use super::launcher::{self, DirectoryIdentity, Report, StartSpec, encode_environment};
 use super::run_files::RunFiles;
 use super::state::{RunState, observe};
+use crate::files;
 use crate::process::tree::Identity;
 
 /// The variable by which every process of a session is known.
@@ -158,7 +158,7 @@ async fn write_spec(spec: &LaunchSpec) -> Result<(), SessionError> {
             .recursive(true)
             .mode(0o700)
             .create(directory)?;
-        durable::replace(&target, &text)
+        files::atomic_write_private(&target, &text)
     })
     .await;
     written

@@ -22,9 +22,10 @@ use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 
 use self::context::Place;
-use super::durable;
+
 use crate::domain::code::FailureCode;
 use crate::domain::envelope::Envelope;
+use crate::files;
 
 /// How much of one text of a payload is told.
 pub const TEXT_BYTES_MAX: usize = 32 << 10;
@@ -209,7 +210,7 @@ pub fn write(directory: &Path, name: &str, prompt: &str) -> io::Result<PathBuf> 
         .mode(0o700)
         .create(directory)?;
     let path = directory.join(format!("{name}.md"));
-    durable::replace(&path, prompt.as_bytes())?;
+    files::atomic_write_private(&path, prompt.as_bytes())?;
     Ok(path)
 }
 
