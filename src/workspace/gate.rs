@@ -135,10 +135,7 @@ impl<'a> Gate<'a> {
 
     /// A name for a private directory that nobody has.
     pub fn scratch(&self, slug: &str) -> PathBuf {
-        self.repository
-            .vault
-            .join("innkeeper/views")
-            .join(format!("gate-{slug}-{}", super::nonce()))
+        self.repository.scratch_view(slug)
     }
 
     /// Runs all probes.

@@ -46,7 +46,6 @@ mod questions;
 mod remove;
 pub mod repository;
 pub mod shared;
-mod status;
 mod trash;
 mod update;
 pub mod vault;

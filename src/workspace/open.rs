@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::identity::{NONCE_FILE, read_line};
 use super::journal::{self, Journal, Phase};
 use super::layout::{Layout, names_in};
-use super::repository::Repository;
+use super::repository::{Repository, SCRATCH_VIEW};
 use super::{Inner, Opened, Workspace, WorkspaceError, blocking, shared, update, vault, worktree};
 use crate::domain::checkout::Strategy;
 use crate::domain::code::FailureCode;
@@ -247,7 +247,7 @@ fn recover_one(layout: &Layout, repository: &Repository) -> (OpenReport, Vec<Str
     }
     let views = vault.join("innkeeper/views");
     for name in names_in(&views) {
-        if name.starts_with("status-") {
+        if name.starts_with(SCRATCH_VIEW) {
             let _ = files::remove_tree(&views.join(name));
         }
     }

@@ -31,7 +31,7 @@ use super::gate::{Answer, Facts, Gate, Seen, inside, is_same, reasons, require_n
 use super::identity::{Located, NONCE_FILE, read_line};
 use super::journal::{Journal, Phase};
 use super::landed::Landed;
-use super::layout::{Layout, names_in};
+use super::layout::Layout;
 use super::probe::asked::Form;
 use super::probe::operation::operations;
 use super::probe::private::Private;
@@ -170,12 +170,6 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<Vec<String>, Workspace
                     Err(error) => {
                         tracing::warn!(slug, %error, "A removal that was interrupted could not be settled.");
                     }
-                }
-            }
-            let views = repository.vault.join("innkeeper/views");
-            for name in names_in(&views) {
-                if name.starts_with("gate-") {
-                    let _ = files::remove_tree(&views.join(name));
                 }
             }
         }

@@ -21,6 +21,9 @@ use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
 use crate::files;
 
+/// How the names of private views begin that are made for one question.
+pub(super) const SCRATCH_VIEW: &str = "gate-";
+
 /// One repository of a workspace.
 pub struct Repository {
     /// Its names as they stand in paths.
@@ -60,6 +63,13 @@ impl Repository {
             fetcher: Fetcher::default(),
             branches: Mutex::new(()),
         })
+    }
+
+    /// Returns a path for a private view of a checkout that nobody else has.
+    pub(super) fn scratch_view(&self, slug: &str) -> PathBuf {
+        self.vault
+            .join("innkeeper/views")
+            .join(format!("{SCRATCH_VIEW}{slug}-{}", super::nonce()))
     }
 
     /// Waits for the one writer's place.

@@ -19,9 +19,13 @@ use super::fetch;
 use super::identity::{self, IdentityError, Located};
 use super::journal::{Journal, Phase};
 use super::prepare::want_of;
+use super::probe::asked::{self, Form};
+use super::probe::index::Entry;
+use super::probe::private::Private;
+use super::probe::status::{self, Kind};
 use super::repository::Repository;
 use super::worktree::{append, reflog_line, write_head};
-use super::{Inner, Workspace, WorkspaceError, blocking, mend, status, vault};
+use super::{Inner, Workspace, WorkspaceError, blocking, mend, vault};
 use crate::clock;
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::code::{FailureCode, Retry};
@@ -168,11 +172,8 @@ async fn move_or_leave(
     let Some(located) = movable(inner, &record).await? else {
         return Ok(left_alone(record));
     };
-    // A probe that fails says nothing about the checkout: it is left alone.
-    match status::is_untouched(inner, repository, &located, &record.commit, cancel).await {
-        Ok(true) => {}
-        Err(WorkspaceError::Cancelled) => return Err(WorkspaceError::Cancelled),
-        Ok(false) | Err(_) => return Ok(left_alone(record)),
+    if !is_untouched(inner, repository, &located, &record.slug, cancel).await? {
+        return Ok(left_alone(record));
     }
     let from = record.commit.clone();
     let journal = Journal::new(
@@ -197,6 +198,31 @@ async fn move_or_leave(
         }),
         _ => Ok(left_alone(record)),
     }
+}
+
+/// Returns whether index and files are those of HEAD, and nothing is beside them
+/// but ignored files. What cannot be answered is a no.
+async fn is_untouched(
+    inner: &Arc<Inner>,
+    repository: &Arc<Repository>,
+    located: &Located,
+    slug: &str,
+    cancel: &CancellationToken,
+) -> Result<bool, WorkspaceError> {
+    let (scratch, place) = (repository.scratch_view(slug), located.clone());
+    let made = blocking(move || Ok(Private::make(&scratch, &place.common, &place.admin))).await?;
+    let Ok(private) = made else {
+        return Ok(false);
+    };
+    if private.entries.iter().any(Entry::is_hidden) {
+        return Ok(false);
+    }
+    let status = asked::status(inner.git()?, &private, &located.path, Form::Normal, cancel).await;
+    if cancel.is_cancelled() {
+        return Err(WorkspaceError::Cancelled);
+    }
+    let untouched = |entry: &status::Entry| entry.kind == Kind::Ignored;
+    Ok(status.is_ok_and(|status| status.entries.iter().all(untouched)))
 }
 
 /// Returns the checkout if its HEAD is where it was put, on its own branch or
