@@ -32,12 +32,14 @@ impl Control {
     )]
     pub async fn health(&self) -> Health {
         let mut problems = (self.inner.problems)();
-        match tokio::time::timeout(
-            STORE_PATIENCE,
-            self.store().read(|reader| reader.pending_deliveries()),
-        )
-        .await
-        {
+        let asked = async {
+            // Whether it can still promise anything shows only when it is asked to.
+            self.store().write(|_tx| Ok(())).await?;
+            self.store()
+                .read(|reader| reader.pending_deliveries())
+                .await
+        };
+        match tokio::time::timeout(STORE_PATIENCE, asked).await {
             Ok(Ok(pending)) => {
                 let limit = self.facts().limits.max_pending;
                 if limit > 0 && pending >= limit {

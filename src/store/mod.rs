@@ -3,7 +3,7 @@
 //!
 //! # What this module promises
 //!
-//! 1. A write that was answered with `Ok` is on disk (`synchronous=FULL`).
+//! 1. A write that was answered with `Ok` is on disk.
 //! 2. There is one writer: a thread that runs what has queued up, each piece in
 //!    a savepoint of its own, and commits all of it together. A piece that fails
 //!    takes nothing with it but itself.
@@ -22,6 +22,7 @@ mod checkpoint;
 mod deliveries;
 mod error;
 mod events;
+mod flush;
 mod items;
 mod schema;
 mod sessions;
@@ -81,7 +82,7 @@ impl Store {
             readers.push(reader);
         }
         checkpoint::start(path, &mut connection)?;
-        let writer = writer::start(connection, node.to_owned())?;
+        let writer = writer::start(connection, path, node.to_owned())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 writer,
