@@ -240,8 +240,9 @@ fn a_checkout_is_prepared_shown_explained_and_removed_over_the_socket() {
         "{}",
         String::from_utf8_lossy(&prepared.body)
     );
-    let record = prepared.json()["prepared"]["record"].clone();
-    let path = record["path"].as_str().expect("a path").to_owned();
+    let prepared = prepared.json()["prepared"].clone();
+    let path = prepared["checkout"].as_str().expect("a path").to_owned();
+    assert_eq!(prepared["commit"], prepared["base"]);
     assert!(std::path::Path::new(&path).join("README").is_file());
     let told = world.wait_event("workspace.prepared", 1);
     assert_eq!(told["source"], "api");

@@ -57,7 +57,7 @@ pub(super) fn print_answer(output: &mut Output, answer: &Answer) -> Result<(), F
     match answer {
         Answer::Removed { checkout } => output.line(&format!("Removed {checkout}"))?,
         Answer::Done { message } => output.line(message)?,
-        Answer::Prepared { record, .. } => output.path(&record.path)?,
+        Answer::Prepared { checkout, .. } => output.path(checkout.as_ref())?,
         Answer::Kept { reasons, checkout } => {
             output.line(&format!("Kept {checkout}, for:"))?;
             super::explain::print_reasons(output, reasons)?;

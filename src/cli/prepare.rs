@@ -84,7 +84,7 @@ pub(super) fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> 
     let mut output = Output::new(arguments.format);
     match &answer {
         _ if output.is_json() => output.json(&answer)?,
-        Answer::Prepared { record, .. } => output.path(&record.path)?,
+        Answer::Prepared { checkout, .. } => output.path(checkout.as_ref())?,
         _ => {
             return Err(Failure::failed(anyhow::anyhow!(
                 "the daemon answered something else than a checkout"

@@ -291,10 +291,7 @@ async fn prepare(
             ready.record.path.display()
         ))));
     }
-    Ok(Ok(Answer::Prepared {
-        record: Box::new(ready.record),
-        reused: ready.reused,
-    }))
+    Ok(Ok(Answer::prepared(ready.record, ready.reused)))
 }
 
 /// Returns what an existing checkout is instead of what was asked for.
@@ -398,7 +395,7 @@ async fn start(job: &Job, cancel: &CancellationToken) -> Asked {
     let Some(profile) = job.settings.default_profile.clone() else {
         let ready = checkout::ensure(&armed, None, is_untrusted(job), cancel).await?;
         return Ok(match ready {
-            Some(ready) => Ok(Answer::Prepared { record: Box::new(ready.record), reused: ready.reused }),
+            Some(ready) => Ok(Answer::prepared(ready.record, ready.reused)),
             None => Err(RequestError::Refused(
                 "there is neither a workspace (routing.workspace.root) nor a profile (sessions.default)".to_owned(),
             )),

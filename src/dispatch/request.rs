@@ -67,8 +67,17 @@ pub enum What {
 pub enum Answer {
     /// The checkout is ready.
     Prepared {
-        /// Its identity.
-        record: Box<CheckoutRecord>,
+        /// Where it is.
+        checkout: String,
+        /// How it is made.
+        strategy: Strategy,
+        /// The local branch; none when detached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
+        /// The commit that was put there.
+        commit: String,
+        /// The commit it was first made at.
+        base: String,
         /// Whether it was there already.
         reused: bool,
     },
@@ -98,6 +107,20 @@ pub enum Answer {
         /// For people.
         message: String,
     },
+}
+
+impl Answer {
+    /// Returns the answer that a checkout is ready.
+    pub(super) fn prepared(record: CheckoutRecord, reused: bool) -> Self {
+        Self::Prepared {
+            checkout: record.path.display().to_string(),
+            strategy: record.strategy,
+            branch: record.branch,
+            commit: record.commit,
+            base: record.base,
+            reused,
+        }
+    }
 }
 
 /// A request that was not carried out.
