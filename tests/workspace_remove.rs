@@ -484,6 +484,12 @@ async fn work_that_landed_under_another_id_goes() {
             false,
         ),
         (
+            "equal to what was on the remote days before it was written",
+            "git merge -q --squash theirs >/dev/null; \
+             GIT_COMMITTER_DATE=\"@$(($(date +%s) - 200000)) +0000\" git commit -qm squash",
+            false,
+        ),
+        (
             "the same but for white space",
             "git merge -q --squash theirs >/dev/null; printf '1 \\n' > one; git commit -qam squash",
             false,

@@ -320,7 +320,7 @@ mod tests {
         let flusher = Flusher::start(&path, jobs, newest).expect("a thread");
         let mut writer = Writer::new(&connection, "node", flusher, 1);
         let (told, answers) = channel();
-        let mut piece = |writer: &mut Writer<'_>| {
+        let piece = |writer: &mut Writer<'_>| {
             let told = told.clone();
             let job: Job = Box::new(move |tx| {
                 let ran = tx.is_some();

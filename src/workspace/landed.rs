@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use git2::{Delta, DiffFormat, DiffOptions, Oid, Repository, Sort};
+use git2::{Delta, Diff, DiffDelta, DiffFormat, DiffOptions, Oid, Repository, Sort};
 use sha2::{Digest, Sha256};
 
 /// Refs of the vault that say that a commit is on a remote.
@@ -21,10 +21,14 @@ const ON_REMOTE: [&str; 3] = [
     "refs/innkeeper/pull/*",
     "refs/innkeeper/seen/*",
 ];
-/// How many commits of the remote are compared by what they change.
-const COMPARED_MAX: usize = 1000;
+/// How many commits of the remote, the newest, are compared by what they change.
+const COMPARED_MAX: usize = 4000;
 /// How many of the remote's branches, the newest, a request may have been based on.
 const HEADS_MAX: usize = 64;
+/// A commit that holds a change was made after the change was written, give or
+/// take what clocks differ by. Older ones are not compared: that would be a
+/// repository's whole history.
+const CLOCKS_DIFFER_SECONDS: i64 = 24 * 60 * 60;
 /// How many commits at risk are compared by what they change; with more, the
 /// whole range may still be proved.
 const PROVED_MAX: usize = 200;
@@ -106,7 +110,8 @@ impl Landed<'_> {
             .copied()
             .filter(|id| unknown.contains(id))
             .collect();
-        let left = Proof::new(&repo, &vault, &tips)?.unproved(&tips, &known, &commits)?;
+        let question = Question::new(&repo, &vault, &tips, &known, &commits)?;
+        let left = Proof::new(&repo, &question)?.unproved(&question, &commits);
         describe(&repo, &known, &left)
     }
 }
@@ -146,174 +151,280 @@ pub(super) fn new_commits(
     Ok(walk.collect::<Result<_, _>>()?)
 }
 
-/// What the remote's branches hold beyond the tips, by content.
+/// What has to be found on the remote for some commits to count as landed.
+struct Question {
+    /// The remote's branches that may hold it.
+    heads: Vec<Oid>,
+    /// What the tips are made of is no proof of them.
+    tips: BTreeSet<Oid>,
+    /// Nothing older can hold it; seconds since 1970.
+    since: i64,
+    /// Single commits, with what each changes.
+    singles: Vec<(Oid, Change)>,
+    /// Everything from where a tip left the remote's history, as one change.
+    ranges: Vec<Range>,
+}
+
+/// All that a tip has beyond the remote.
+struct Range {
+    commits: Vec<Oid>,
+    tree: Oid,
+    /// From each commit that it may be based on.
+    changes: Vec<Change>,
+}
+
+/// What lies between two trees.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// None for the root of a history.
+    from: Option<Oid>,
+    to: Oid,
+}
+
+impl Question {
+    fn new(
+        repo: &Repository,
+        vault: &Repository,
+        tips: &BTreeSet<Oid>,
+        known: &BTreeSet<Oid>,
+        commits: &[Oid],
+    ) -> Result<Self, LandedError> {
+        let mut since = i64::MAX;
+        for id in commits {
+            since = since.min(repo.find_commit(*id)?.author().when().seconds());
+        }
+        let since = since.saturating_sub(CLOCKS_DIFFER_SECONDS);
+        let heads = heads_since(vault, since)?;
+        let mut singles = Vec::new();
+        if commits.len() <= PROVED_MAX {
+            for id in commits {
+                let commit = repo.find_commit(*id)?;
+                // What a merge changes cannot be told from one parent.
+                if commit.parent_count() == 1 {
+                    let (from, to) = (Some(commit.parent(0)?.tree_id()), commit.tree_id());
+                    singles.push((*id, Change { from, to }));
+                }
+            }
+        }
+        let mut ranges = Vec::new();
+        if !heads.is_empty() {
+            for tip in tips {
+                ranges.extend(Range::new(repo, *tip, known, &heads)?);
+            }
+        }
+        Ok(Self {
+            heads,
+            tips: tips.clone(),
+            since,
+            singles,
+            ranges,
+        })
+    }
+}
+
+/// The remote's branches, newest first, whose last commit is not older.
+fn heads_since(vault: &Repository, since: i64) -> Result<Vec<Oid>, git2::Error> {
+    let mut heads = Vec::new();
+    for reference in vault.references_glob("refs/innkeeper/heads/*")? {
+        if let Ok(commit) = reference?.peel_to_commit()
+            && commit.time().seconds() >= since
+        {
+            heads.push((commit.time().seconds(), commit.id()));
+        }
+    }
+    heads.sort_unstable_by(|one, other| other.cmp(one));
+    heads.truncate(HEADS_MAX);
+    Ok(heads.into_iter().map(|(_, id)| id).collect())
+}
+
+impl Range {
+    /// None if the tip's commits cancel each other out: then they are not on the
+    /// remote at all, whatever is equal there.
+    fn new(
+        repo: &Repository,
+        tip: Oid,
+        known: &BTreeSet<Oid>,
+        heads: &[Oid],
+    ) -> Result<Option<Self>, LandedError> {
+        let commits = new_commits(repo, &BTreeSet::from([tip]), known)?;
+        let new: BTreeSet<Oid> = commits.iter().copied().collect();
+        let mut bases = BTreeSet::new();
+        for id in &commits {
+            bases.extend(
+                repo.find_commit(*id)?
+                    .parent_ids()
+                    .filter(|parent| !new.contains(parent)),
+            );
+        }
+        let tree = repo.find_commit(tip)?.tree_id();
+        for base in &bases {
+            if repo.find_commit(*base)?.tree_id() == tree {
+                return Ok(None);
+            }
+        }
+        // A squash on the base holds the whole request: also those commits of
+        // it that are on the remote under their own ids.
+        for head in heads {
+            if let Ok(base) = repo.merge_base(*head, tip) {
+                bases.insert(base);
+            }
+        }
+        let mut changes = Vec::new();
+        for base in bases {
+            let from = Some(repo.find_commit(base)?.tree_id());
+            changes.push(Change { from, to: tree });
+        }
+        Ok(Some(Self {
+            commits,
+            tree,
+            changes,
+        }))
+    }
+}
+
+/// What of it the remote's branches hold, by content.
 struct Proof<'a> {
     repo: &'a Repository,
     changes: HashSet<[u8; 32]>,
     trees: HashSet<Oid>,
-    heads: Vec<Oid>,
 }
 
 impl<'a> Proof<'a> {
-    fn new(
-        repo: &'a Repository,
-        vault: &Repository,
-        tips: &BTreeSet<Oid>,
-    ) -> Result<Self, git2::Error> {
-        let mut walk = repo.revwalk()?;
-        walk.set_sorting(Sort::TIME)?;
-        let mut heads = Vec::new();
-        for reference in vault.references_glob("refs/innkeeper/heads/*")? {
-            if let Ok(commit) = reference?.peel_to_commit() {
-                walk.push(commit.id())?;
-                heads.push((commit.time().seconds(), commit.id()));
-            }
-        }
-        heads.sort_unstable_by(|one, other| other.cmp(one));
-        heads.truncate(HEADS_MAX);
-        for tip in tips {
-            walk.hide(*tip)?;
-        }
+    fn new(repo: &'a Repository, question: &Question) -> Result<Self, LandedError> {
         let mut proof = Self {
             repo,
             changes: HashSet::new(),
             trees: HashSet::new(),
-            heads: heads.into_iter().map(|(_, id)| id).collect(),
         };
+        // Reading what a commit changes, line by line, is dear; which files it
+        // changes is not.
+        let mut wanted = HashSet::new();
+        let ranges = question.ranges.iter().flat_map(|range| &range.changes);
+        for change in question
+            .singles
+            .iter()
+            .map(|(_, change)| change)
+            .chain(ranges)
+        {
+            wanted.insert(files_of(&proof.diff(*change)?));
+        }
+        let mut walk = repo.revwalk()?;
+        walk.set_sorting(Sort::TIME)?;
+        for head in &question.heads {
+            walk.push(*head)?;
+        }
+        for tip in &question.tips {
+            walk.hide(*tip)?;
+        }
         for id in walk.take(COMPARED_MAX) {
             let commit = repo.find_commit(id?)?;
+            if commit.time().seconds() < question.since {
+                break;
+            }
             proof.trees.insert(commit.tree_id());
-            if commit.parent_count() == 1 {
-                let change = proof.change(Some(commit.parent(0)?.tree_id()), commit.tree_id())?;
-                proof.changes.extend(change);
+            if commit.parent_count() != 1 {
+                continue;
+            }
+            let diff = proof.diff(Change {
+                from: Some(commit.parent(0)?.tree_id()),
+                to: commit.tree_id(),
+            })?;
+            if wanted.contains(&files_of(&diff)) {
+                proof.changes.extend(lines_of(&diff)?);
             }
         }
         Ok(proof)
     }
 
     /// Returns those of `commits` whose content is not on the remote.
-    fn unproved(
-        &self,
-        tips: &BTreeSet<Oid>,
-        known: &BTreeSet<Oid>,
-        commits: &[Oid],
-    ) -> Result<Vec<Oid>, LandedError> {
+    fn unproved(&self, question: &Question, commits: &[Oid]) -> Vec<Oid> {
         let mut left: BTreeSet<Oid> = commits.iter().copied().collect();
-        if self.changes.is_empty() {
-            return Ok(commits.to_vec());
+        for (id, change) in &question.singles {
+            if self.holds(*change) {
+                left.remove(id);
+            }
         }
-        if commits.len() <= PROVED_MAX {
-            for id in commits {
-                let commit = self.repo.find_commit(*id)?;
-                // What a merge changes cannot be told from one parent.
-                if commit.parent_count() == 1
-                    && let Some(change) =
-                        self.change(Some(commit.parent(0)?.tree_id()), commit.tree_id())?
-                    && self.changes.contains(&change)
-                {
+        for range in &question.ranges {
+            let is_there = self.trees.contains(&range.tree)
+                || range.changes.iter().any(|change| self.holds(*change));
+            if is_there {
+                for id in &range.commits {
                     left.remove(id);
                 }
             }
         }
-        for tip in tips {
-            if !left.is_empty() && self.range_is_there(*tip, known)? {
-                for id in new_commits(self.repo, &BTreeSet::from([*tip]), known)? {
-                    left.remove(&id);
-                }
-            }
-        }
-        Ok(commits
+        commits
             .iter()
             .copied()
             .filter(|id| left.contains(id))
-            .collect())
+            .collect()
     }
 
-    /// Whether everything from where `tip` left the remote's history is there
-    /// as one commit, or as an equal tree.
-    fn range_is_there(&self, tip: Oid, known: &BTreeSet<Oid>) -> Result<bool, LandedError> {
-        let commits = new_commits(self.repo, &BTreeSet::from([tip]), known)?;
-        let new: BTreeSet<Oid> = commits.iter().copied().collect();
-        let mut bases = BTreeSet::new();
-        for id in &commits {
-            bases.extend(
-                self.repo
-                    .find_commit(*id)?
-                    .parent_ids()
-                    .filter(|parent| !new.contains(parent)),
-            );
+    /// Whether the remote has exactly this change. What cannot be read is not there.
+    fn holds(&self, change: Change) -> bool {
+        if self.changes.is_empty() {
+            return false;
         }
-        let tree = self.repo.find_commit(tip)?.tree_id();
-        for base in &bases {
-            // Commits that cancel each other out are not on the remote at all.
-            if self.repo.find_commit(*base)?.tree_id() == tree {
-                return Ok(false);
-            }
-        }
-        if self.trees.contains(&tree) {
-            return Ok(true);
-        }
-        // A squash on the base holds the whole request: also those commits of
-        // it that are on the remote under their own ids.
-        for head in &self.heads {
-            if let Ok(base) = self.repo.merge_base(*head, tip) {
-                bases.insert(base);
-            }
-        }
-        for base in bases {
-            let base_tree = self.repo.find_commit(base)?.tree_id();
-            if let Some(change) = self.change(Some(base_tree), tree)?
-                && self.changes.contains(&change)
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let lines = self.diff(change).and_then(|diff| lines_of(&diff));
+        matches!(lines, Ok(Some(lines)) if self.changes.contains(&lines))
     }
 
-    /// A hash over exactly what is changed: names, modes, and every line with
-    /// its context, white space included; a file that is not text counts with
-    /// its id. None if nothing is changed.
-    fn change(&self, from: Option<Oid>, to: Oid) -> Result<Option<[u8; 32]>, git2::Error> {
-        let from = from.map(|id| self.repo.find_tree(id)).transpose()?;
-        let to = self.repo.find_tree(to)?;
+    fn diff(&self, change: Change) -> Result<Diff<'a>, git2::Error> {
+        let from = change.from.map(|id| self.repo.find_tree(id)).transpose()?;
+        let to = self.repo.find_tree(change.to)?;
         let mut options = DiffOptions::new();
         options
             .context_lines(3)
             .show_binary(false)
             .indent_heuristic(false);
-        let diff = self
-            .repo
-            .diff_tree_to_tree(from.as_ref(), Some(&to), Some(&mut options))?;
-        if diff.deltas().len() == 0 {
-            return Ok(None);
-        }
-        let mut hash = Sha256::new();
-        diff.print(DiffFormat::Patch, |delta, _, line| {
-            match line.origin() {
-                '+' | '-' | ' ' | '>' | '<' | '=' => {
-                    hash.update([line.origin() as u8]);
-                    hash.update(line.content());
-                }
-                'F' => {
-                    for file in [delta.old_file(), delta.new_file()] {
-                        hash.update(file.path_bytes().unwrap_or_default());
-                        hash.update([0]);
-                        hash.update(u32::from(file.mode()).to_le_bytes());
-                    }
-                    hash.update([u8::from(delta.status() == Delta::Deleted)]);
-                }
-                'B' => {
-                    hash.update(delta.old_file().id().as_bytes());
-                    hash.update(delta.new_file().id().as_bytes());
-                }
-                // Hunk headers hold line numbers, which move.
-                _ => {}
-            }
-            true
-        })?;
-        Ok(Some(hash.finalize().into()))
+        self.repo
+            .diff_tree_to_tree(from.as_ref(), Some(&to), Some(&mut options))
     }
+}
+
+/// A hash over which files are changed, and how their modes are.
+fn files_of(diff: &Diff<'_>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for delta in diff.deltas() {
+        hash_names(&mut hash, &delta);
+    }
+    hash.finalize().into()
+}
+
+fn hash_names(hash: &mut Sha256, delta: &DiffDelta<'_>) {
+    for file in [delta.old_file(), delta.new_file()] {
+        hash.update(file.path_bytes().unwrap_or_default());
+        hash.update([0]);
+        hash.update(u32::from(file.mode()).to_le_bytes());
+    }
+    hash.update([u8::from(delta.status() == Delta::Deleted)]);
+}
+
+/// A hash over exactly what is changed: names, modes, and every line with its
+/// context, white space included; a file that is not text counts with its id.
+/// None if nothing is changed.
+fn lines_of(diff: &Diff<'_>) -> Result<Option<[u8; 32]>, git2::Error> {
+    if diff.deltas().len() == 0 {
+        return Ok(None);
+    }
+    let mut hash = Sha256::new();
+    diff.print(DiffFormat::Patch, |delta, _, line| {
+        match line.origin() {
+            '+' | '-' | ' ' | '>' | '<' | '=' => {
+                hash.update([line.origin() as u8]);
+                hash.update(line.content());
+            }
+            'F' => hash_names(&mut hash, &delta),
+            'B' => {
+                hash.update(delta.old_file().id().as_bytes());
+                hash.update(delta.new_file().id().as_bytes());
+            }
+            // Hunk headers hold line numbers, which move.
+            _ => {}
+        }
+        true
+    })?;
+    Ok(Some(hash.finalize().into()))
 }
 
 fn describe(
