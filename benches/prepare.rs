@@ -27,6 +27,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use innkeeper::domain::archive::AtRisk;
 use innkeeper::domain::checkout::{Strategy, Wanted};
 use innkeeper::domain::repo_target::RepoTarget;
 use innkeeper::domain::work_item::ItemKind;
@@ -133,7 +134,12 @@ fn in_the_library(
         let removed = floor.remove(&theirs)?;
         settled(dir)?;
         let began = Instant::now();
-        let cleanup = runtime.block_on(workspace.cleanup(&prepared.record, &facts, &cancel))?;
+        let cleanup = runtime.block_on(workspace.cleanup(
+            &prepared.record,
+            &facts,
+            &AtRisk::Keep,
+            &cancel,
+        ))?;
         let took = began.elapsed();
         ensure!(
             matches!(cleanup, Cleanup::Cleaned { .. }),

@@ -122,6 +122,7 @@ fn the_probes_and_the_metrics_answer_and_the_socket_is_private() {
     assert_eq!(status["pid"], world.pid());
     assert_eq!(status["ready"], true);
     assert_eq!(status["deliveries"]["parked"], 0);
+    assert_eq!(status["archives"], json!({ "count": 0, "bytes": 0 }));
 }
 
 #[test]
@@ -208,10 +209,49 @@ fn what_is_not_known_is_refused_in_one_shape() {
         (
             "POST",
             "/api/v1/checkouts/acme%2Fapp%231/exit",
-            r#"{"action":"remove","discard_changes":"x"}"#,
+            r#"{"action":"keep","discard_changes":"x"}"#,
             400,
             "bad_input",
         ),
+        (
+            "POST",
+            "/api/v1/checkouts/acme%2Fapp%231/exit",
+            r#"{"action":"remove","discard_changes":"x"}"#,
+            404,
+            "not_found",
+        ),
+        ("GET", "/api/v1/archives/none", "", 404, "not_found"),
+        (
+            "GET",
+            "/api/v1/archives/..%2F..%2Fetc",
+            "",
+            404,
+            "not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/archives/none/restore",
+            "",
+            404,
+            "not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/archives/none/restore",
+            r#"{"to":"somewhere"}"#,
+            400,
+            "bad_input",
+        ),
+        (
+            "POST",
+            "/api/v1/archives/none/restore",
+            r#"{"force":true}"#,
+            400,
+            "bad_input",
+        ),
+        ("DELETE", "/api/v1/archives/none", "", 404, "not_found"),
+        ("DELETE", "/api/v1/archives", "", 405, "no_such_method"),
+        ("POST", "/api/v1/archives/none", "", 405, "no_such_method"),
     ] {
         let reply = ask(&world, method, path, body);
         let found = (reply.status, reply.refused());
@@ -276,6 +316,8 @@ fn a_checkout_is_prepared_shown_explained_and_removed_over_the_socket() {
         "untracked"
     );
 
+    assert_eq!(explained["explained"]["on_close"], "archived");
+
     let exit = format!("/api/v1/checkouts/{slug}/exit");
     let refused = post(&world, &exit, &json!({ "action": "remove" }));
     assert_eq!(refused.status, 409);
@@ -293,9 +335,119 @@ fn a_checkout_is_prepared_shown_explained_and_removed_over_the_socket() {
         "{}",
         String::from_utf8_lossy(&removed.body)
     );
-    assert_eq!(removed.json()["removed"]["checkout"], path.as_str());
+    assert_eq!(
+        removed.json(),
+        json!({ "removed": { "checkout": path, "archive": null } })
+    );
     assert!(!std::path::Path::new(&path).exists());
     assert_eq!(get(&world, "/api/v1/checkouts").json(), json!([]));
+}
+
+#[test]
+fn work_at_risk_is_discarded_with_the_token_of_the_refusal_and_archived_all_the_same() {
+    for strategy in ["worktree", "clone"] {
+        let world = world();
+        let path = world.ok(&["prepare", "acme/app#1", "--strategy", strategy]);
+        let path = std::path::Path::new(path.trim_end());
+        std::fs::write(path.join("work"), "mine").expect("written");
+
+        // The refusal is the same on every surface, and the token stays the same
+        // for as long as the work does.
+        let exit = format!("/api/v1/checkouts/{REFERENCE}/exit");
+        let refused = post(&world, &exit, &json!({ "action": "remove" }));
+        assert_eq!(
+            (refused.status, refused.refused().as_str()),
+            (409, "work_at_risk")
+        );
+        let error = refused.json()["error"].clone();
+        let token = error["details"]["token"]
+            .as_str()
+            .expect("a token")
+            .to_owned();
+        for arguments in [
+            &["exit", "acme/app#1", "--remove", "--json"][..],
+            &[
+                "exit",
+                "acme/app#1",
+                "--remove",
+                "--discard-changes",
+                "x",
+                "--json",
+            ],
+        ] {
+            let output = world.run(arguments);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(told["error"], error, "{arguments:?}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                said.contains(&format!("--discard-changes {token}")),
+                "{said}"
+            );
+        }
+        for wrong in [
+            json!(true),
+            json!(""),
+            json!(token[1..]),
+            json!(1),
+            json!({}),
+        ] {
+            let body = json!({ "action": "remove", "discard_changes": wrong });
+            let refused = post(&world, &exit, &body);
+            assert_eq!(refused.status, 409, "{wrong}");
+            assert_eq!(refused.json()["error"], error, "{wrong}");
+        }
+
+        // A change after the refusal voids it.
+        std::fs::write(path.join("work"), "more").expect("written");
+        let body = json!({ "action": "remove", "discard_changes": token });
+        let refused = post(&world, &exit, &body);
+        assert_eq!(refused.refused(), "work_at_risk");
+        let renewed = refused.json()["error"]["details"]["token"].clone();
+        let renewed = renewed.as_str().expect("a token");
+        assert_ne!(renewed, token);
+        assert!(path.join("work").is_file());
+        assert!(world.events_named("archive.created").is_empty());
+
+        let said = world.ok(&[
+            "exit",
+            "acme/app#1",
+            "--remove",
+            "--discard-changes",
+            renewed,
+        ]);
+        assert!(!path.exists());
+        let created = world.wait_event("archive.created", 1);
+        let archive = created["archive"].as_str().expect("an id");
+        assert!(
+            said.contains(&format!("innkeeper archive restore {archive}")),
+            "{said}"
+        );
+        let archives = get(&world, "/api/v1/archives").json();
+        assert_eq!(archives[0]["id"], archive);
+        assert_eq!(archives[0]["open"], true);
+
+        let restore = format!("/api/v1/archives/{archive}/restore");
+        let restored = post(&world, &restore, &json!({})).json();
+        let (shown, differs) = (path.display().to_string(), json!([]));
+        assert_eq!(
+            restored,
+            json!({ "restored": {
+                "archive": archive, "checkout": shown, "alone": false, "differs": differs,
+            } })
+        );
+        assert_eq!(std::fs::read(path.join("work")).expect("read"), b"more");
+        let again = post(&world, &restore, &Value::Null);
+        assert_eq!((again.status, again.refused().as_str()), (400, "bad_input"));
+        let again = post(&world, &restore, &json!({}));
+        assert_eq!(
+            (again.status, again.refused().as_str()),
+            (409, "path_occupied")
+        );
+        let purged = ask(&world, "DELETE", &format!("/api/v1/archives/{archive}"), "");
+        assert_eq!(purged.json()["purged"]["archive"], archive);
+        assert_eq!(get(&world, "/api/v1/archives").json(), json!([]));
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn event(seq: u64, name: &str, item: &str, delivery: &str) -> String {
     )
 }
 
-const EVERY_COMMAND: [&[&str]; 30] = [
+const EVERY_COMMAND: [&[&str]; 35] = [
     &["serve"],
     &["demo"],
     &["init"],
@@ -78,6 +78,11 @@ const EVERY_COMMAND: [&[&str]; 30] = [
     &["item", "pause"],
     &["item", "resume"],
     &["item", "cleanup"],
+    &["archive"],
+    &["archive", "list"],
+    &["archive", "show"],
+    &["archive", "restore"],
+    &["archive", "purge"],
     &["session"],
     &["session", "list"],
     &["session", "logs"],
@@ -112,14 +117,21 @@ fn every_command_of_the_contract_has_help_on_standard_output() {
 #[case(&["prepare", "o/r#1", "--strategy", "copy"])]
 #[case(&["exit", "o/r#1"])]
 #[case(&["exit", "o/r#1", "--keep", "--remove"])]
-#[case(&["exit", "o/r#1", "--remove", "--discard-changes", "x"])]
+#[case(&["exit", "o/r#1", "--remove", "--discard-changes"])]
+#[case(&["exit", "o/r#1", "--keep", "--discard-changes", "x"])]
+#[case(&["exit", "o/r#1", "--discard-changes", "x"])]
 #[case(&["deliveries", "replay"])]
 #[case(&["deliveries", "replay", "d-1", "--since", "2h"])]
 #[case(&["deliveries", "list", "--since", "yesterday"])]
 #[case(&["events", "--type", "[", "--item", "o/r#1"])]
 #[case(&["session", "logs", "o/r#1", "-f", "--json"])]
 #[case(&["completions", "command.com"])]
-#[case(&["archive", "list"])]
+#[case(&["archive"])]
+#[case(&["archive", "list", "x"])]
+#[case(&["archive", "show"])]
+#[case(&["archive", "restore", "x", "--to"])]
+#[case(&["archive", "restore", "x", "--to", ""])]
+#[case(&["archive", "purge"])]
 fn wrong_usage_ends_with_2_and_says_nothing_on_standard_output(#[case] arguments: &[&str]) {
     let home = configured("");
     let output = run(home.path(), arguments);
@@ -149,6 +161,11 @@ fn without_a_configuration_every_place_that_was_looked_in_is_named() {
 #[case(&["explain", "o/r#1"])]
 #[case(&["prepare", "o/r#1"])]
 #[case(&["exit", "o/r#1", "--remove"])]
+#[case(&["exit", "o/r#1", "--remove", "--discard-changes", "x"])]
+#[case(&["archive", "list"])]
+#[case(&["archive", "show", "x"])]
+#[case(&["archive", "restore", "x", "--to", "there"])]
+#[case(&["archive", "purge", "x"])]
 #[case(&["item", "cleanup", "o/r#1"])]
 #[case(&["session", "list"])]
 #[case(&["session", "logs", "o/r#1"])]

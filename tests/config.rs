@@ -218,6 +218,8 @@ fn a_message_names_file_line_column_and_key_and_shows_the_line() {
 #[case("routing: { workspace: { strategy: clon } }", &["warning 1:35: `routing.workspace.strategy` is `clon`, which is not known: `worktree` is used (did you mean `clone`?)"])]
 // Ranges.
 #[case("webhooks: { github: { port: 65536 } }", &["error 1:29: `webhooks.github.port` must be between 0 and 65535, not 65536"])]
+#[case("routing: { workspace: { removal: { onDirty: burn } } }", &["error 1:45: `routing.workspace.removal.onDirty` must be one of archive, keep, not `burn`"])]
+#[case("routing: { workspace: { removal: { archiveMaxBytes: 0, archiveDays: 40000 } } }", &["error 1:53: `routing.workspace.removal.archiveMaxBytes` must be between 1 and 1125899906842624, not 0", "error 1:69: `routing.workspace.removal.archiveDays` must be between 0 and 36500, not 40000"])]
 #[case("inbox: { maxPending: -1 }", &["error 1:22: `inbox.maxPending` must be between 1 and 100000000, not -1"])]
 #[case("sessions: { maxConcurrent: 99999999999999999999999 }", &["error 1:28: `sessions.maxConcurrent` must be between 1 and 10000, not 99999999999999999999999"])]
 #[case("webhooks: { github: { maxBodyBytes: 2048, bodyBudgetBytes: 1024 } }", &["error 1:60: `webhooks.github.bodyBudgetBytes` is 1024, less than one body of `maxBodyBytes` (2048) needs"])]

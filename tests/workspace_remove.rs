@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use git_fixture::{Fixture, Remote, wanted};
+use innkeeper::domain::archive::AtRisk;
 use innkeeper::domain::checkout::{CheckoutRecord, Strategy};
 use innkeeper::domain::gate::{Probe, Verdict};
 use innkeeper::domain::reason::{KeepReason, Kept};
@@ -77,14 +78,20 @@ impl<'a> World<'a> {
 
     async fn cleanup(&self) -> Result<Cleanup, WorkspaceError> {
         self.workspace
-            .cleanup(&self.record, &self.facts, &self.cancel)
+            .cleanup(&self.record, &self.facts, &AtRisk::Keep, &self.cancel)
             .await
     }
 
     async fn is_cleaned(&self, what: &str) {
         let outcome = self.cleanup().await;
         assert!(
-            matches!(outcome, Ok(Cleanup::Cleaned { bytes: Some(1..) })),
+            matches!(
+                outcome,
+                Ok(Cleanup::Cleaned {
+                    bytes: Some(1..),
+                    ..
+                })
+            ),
             "{what}: {outcome:?}"
         );
         self.is_gone(what).await;
@@ -123,7 +130,7 @@ impl<'a> World<'a> {
     async fn is_kept(&self, what: &str, expected: &[KeepReason]) -> Vec<Kept> {
         let before = everything(&self.record.path);
         let outcome = self.cleanup().await;
-        let Ok(Cleanup::Kept(reasons)) = outcome else {
+        let Ok(Cleanup::Kept { reasons, .. }) = outcome else {
             panic!("{what}: {outcome:?}");
         };
         let codes: Vec<KeepReason> = reasons.iter().map(|one| one.code).collect();
@@ -639,7 +646,7 @@ async fn what_cannot_be_read_is_kept() {
             let outcome = tokio::time::timeout(Duration::from_secs(30), world.cleanup())
                 .await
                 .unwrap_or_else(|_| panic!("{what}: it waits"));
-            let Ok(Cleanup::Kept(reasons)) = outcome else {
+            let Ok(Cleanup::Kept { reasons, .. }) = outcome else {
                 panic!("{what}: {outcome:?}");
             };
             assert!(
@@ -827,10 +834,10 @@ async fn a_record_or_directory_that_does_not_agree_is_refused_and_nothing_is_tou
             tamper(&mut record, &world.root());
             let outcome = world
                 .workspace
-                .cleanup(&record, &world.facts, &world.cancel)
+                .cleanup(&record, &world.facts, &AtRisk::Keep, &world.cancel)
                 .await
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
-            let Cleanup::Kept(reasons) = &outcome else {
+            let Cleanup::Kept { reasons, .. } = &outcome else {
                 panic!("{what}: {outcome:?}");
             };
             assert_eq!(reasons[0].code, IdentityMismatch, "{what}");
@@ -864,7 +871,7 @@ async fn a_record_or_directory_that_does_not_agree_is_refused_and_nothing_is_tou
             world.agent(&format!("D={}; {script}", world.record.path.display()));
             let before = everything(&world.root());
             let outcome = world.cleanup().await;
-            let Ok(Cleanup::Kept(reasons)) = &outcome else {
+            let Ok(Cleanup::Kept { reasons, .. }) = &outcome else {
                 panic!("{what}: {outcome:?}");
             };
             assert_eq!(reasons[0].code, IdentityMismatch, "{what}");
@@ -949,7 +956,12 @@ async fn a_branch_stays_if_the_preparation_did_not_make_it_or_somebody_else_has_
     assert_eq!(prepared.record.branch.as_deref(), Some("feat"));
     let facts = Facts::of(remote.target());
     let outcome = workspace
-        .cleanup(&prepared.record, &facts, &CancellationToken::new())
+        .cleanup(
+            &prepared.record,
+            &facts,
+            &AtRisk::Keep,
+            &CancellationToken::new(),
+        )
         .await;
     assert!(
         matches!(outcome, Ok(Cleanup::Cleaned { .. })),
@@ -1082,7 +1094,10 @@ async fn reopen(world: &World<'_>) {
 /// Makes the state that a crash after a step leaves.
 fn crash_after(world: &World<'_>, step: usize) {
     let id = "acme-widgets-1-0123abcd-crashed";
-    let phase = Phase::Removing { trash: id.into() };
+    let phase = Phase::Removing {
+        trash: id.into(),
+        archive: None,
+    };
     Journal::new(phase, world.record.clone())
         .write(&world.vault())
         .expect("written");
@@ -1161,7 +1176,7 @@ async fn work_that_came_before_a_crash_is_back_in_its_place() {
         crash_after(&world, 1);
         assert!(!world.record.path.exists());
         let outcome = world.cleanup().await.expect("answered");
-        assert!(matches!(outcome, Cleanup::Kept(_)), "{outcome:?}");
+        assert!(matches!(outcome, Cleanup::Kept { .. }), "{outcome:?}");
         assert!(world.record.path.join("n").exists());
         assert_eq!(journal(&world), Some(Phase::Ready));
     }
@@ -1219,7 +1234,7 @@ async fn a_git_that_fails_dies_or_hangs_at_any_call_loses_nothing_and_the_next_a
                     calls_in_all = calls_in_all.max(calls);
                     if calls < n {
                         assert_eq!(
-                            matches!(outcome, Ok(Cleanup::Kept(_))),
+                            matches!(outcome, Ok(Cleanup::Kept { .. })),
                             dirty,
                             "{what}: {outcome:?}"
                         );
@@ -1285,7 +1300,7 @@ async fn a_change_between_the_two_looks_puts_the_checkout_back() {
             fs::write(fixture.path().join("order"), "1").expect("written");
             let outcome = world.cleanup().await;
             assert!(
-                matches!(outcome, Ok(Cleanup::Kept(_))),
+                matches!(outcome, Ok(Cleanup::Kept { .. })),
                 "{what}: {outcome:?}"
             );
             assert!(world.record.path.exists(), "{what}");
@@ -1338,7 +1353,7 @@ async fn cancelling_leaves_it_in_its_place_or_gone_and_two_at_once_agree() {
         cancel.cancel();
         let outcome = world
             .workspace
-            .cleanup(&world.record, &world.facts, &cancel)
+            .cleanup(&world.record, &world.facts, &AtRisk::Keep, &cancel)
             .await;
         assert!(
             matches!(outcome, Err(WorkspaceError::Cancelled)),
@@ -1362,11 +1377,11 @@ async fn a_strategy_is_removed_by_its_own_name_only() {
     let world = World::new(&fixture, Strategy::Clone).await;
     let (workspace, record, facts) = (&world.workspace, &world.record, &world.facts);
     let wrong = workspace
-        .remove_worktree(record, facts, &world.cancel)
+        .remove_worktree(record, facts, &AtRisk::Keep, &world.cancel)
         .await;
     assert!(wrong.is_err(), "{wrong:?}");
     let right = workspace
-        .remove_workitem_clone(record, facts, &world.cancel)
+        .remove_workitem_clone(record, facts, &AtRisk::Keep, &world.cancel)
         .await;
     assert!(matches!(right, Ok(Cleanup::Cleaned { .. })), "{right:?}");
 }

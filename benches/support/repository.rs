@@ -183,6 +183,25 @@ impl Floor {
         Ok((worktree, began.elapsed()))
     }
 
+    /// Stashes everything in a worktree; returns how long git took.
+    pub fn stash(&self, worktree: &Path) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        run(
+            &self.dir,
+            worktree,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@b",
+                "stash",
+                "--quiet",
+                "--include-untracked",
+            ],
+        )?;
+        Ok(began.elapsed())
+    }
+
     /// Removes a worktree; returns how long git took.
     pub fn remove(&self, worktree: &Path) -> anyhow::Result<Duration> {
         let began = Instant::now();

@@ -66,9 +66,9 @@ impl Refusal {
         )
     }
 
-    /// The answer to a removal that would lose work: how much of each kind, and
-    /// the first paths.
-    pub(super) fn kept(reasons: &[Kept], checkout: &str) -> Self {
+    /// The answer to a removal that would lose work: how much of each kind, the
+    /// first paths, and what a consent has to name.
+    pub(super) fn kept(reasons: &[Kept], checkout: &str, token: Option<&str>) -> Self {
         let codes: Vec<_> = reasons
             .iter()
             .map(|kept| format!("{} ({})", kept.code, kept.count))
@@ -95,6 +95,7 @@ impl Refusal {
             "counts": counts,
             "paths": paths,
             "reasons": reasons,
+            "token": token,
         }));
         refusal
     }

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Surface;
 use super::answer::Refusal;
@@ -61,6 +62,10 @@ pub(super) struct Exit {
     action: ExitAction,
     #[serde(default)]
     stop: bool,
+    /// The token of a refusal. Anything else, `true` included, is answered with
+    /// the token that would do.
+    #[serde(default)]
+    discard_changes: Option<Value>,
     #[serde(default)]
     source: Asker,
 }
@@ -96,7 +101,11 @@ async fn ask(
 ) -> Result<Json<Answer>, Refusal> {
     let item = Surface::item(reference)?;
     match surface.control.request(item, what, asker.source()).await? {
-        Answer::Kept { reasons, checkout } => Err(Refusal::kept(&reasons, &checkout)),
+        Answer::Kept {
+            reasons,
+            checkout,
+            token,
+        } => Err(Refusal::kept(&reasons, &checkout, token.as_deref())),
         answer => Ok(Json(answer)),
     }
 }
@@ -141,9 +150,18 @@ pub(super) async fn exit(
     Path(reference): Path<String>,
     Body(asked): Body<Exit>,
 ) -> Result<Json<Answer>, Refusal> {
+    let stop = asked.stop;
+    let discard = asked.discard_changes.map(|said| match said {
+        Value::String(token) => token,
+        other => other.to_string(),
+    });
     let what = match asked.action {
-        ExitAction::Keep => What::ExitKeep { stop: asked.stop },
-        ExitAction::Remove => What::ExitRemove { stop: asked.stop },
+        ExitAction::Keep if discard.is_some() => {
+            let why = "`discard_changes` is for removing; keeping discards nothing";
+            return Err(Refusal::bad_input(why));
+        }
+        ExitAction::Keep => What::ExitKeep { stop },
+        ExitAction::Remove => What::ExitRemove { stop, discard },
     };
     ask(&surface, &reference, what, asked.source).await
 }

@@ -10,6 +10,7 @@
 //! 4. What a request began goes on when its client is gone.
 
 mod answer;
+mod archives;
 mod body;
 mod checkouts;
 mod deliveries;
@@ -63,6 +64,12 @@ pub fn router(control: Control, metrics: Option<RenderMetrics>) -> Router {
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show))
         .route("/deliveries/{id}/replay", post(deliveries::replay))
+        .route("/archives", get(archives::list))
+        .route(
+            "/archives/{id}",
+            get(archives::show).delete(archives::purge),
+        )
+        .route("/archives/{id}/restore", post(archives::restore))
         .route("/events", get(events::history));
     Router::new()
         .nest("/api/v1", v1)

@@ -57,6 +57,10 @@ impl Client {
         understood(&self.exchange(Method::POST, path, Some(body))?)
     }
 
+    pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        understood(&self.exchange(Method::DELETE, path, None)?)
+    }
+
     /// Asks, and returns what was answered unless it is a refusal.
     pub(super) fn exchange(
         &self,

@@ -7,12 +7,14 @@ use super::{Failure, Format, Global, Output};
 use crate::dispatch::request::Answer;
 use crate::domain::gate::{ProbeOutcome, ProbeResult, Verdict};
 use crate::domain::reason::Kept;
+use crate::domain::removal::Fate;
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Runs the probes that decide at the end of an item, and changes nothing. \
-Exit code 0 whatever the verdict; --json has it as `explained.verdict`."
+Exit code 0 whatever the verdict; --json has it as `explained.verdict`, and what would become \
+of the checkout as `explained.on_close`: removed, archived or kept."
 )]
 pub(super) struct Arguments {
     /// The issue or pull request.
@@ -37,7 +39,8 @@ pub(super) fn run(global: &Global, arguments: &Arguments) -> Result<(), Failure>
             probes,
             verdict,
             checkout,
-        } => print(&mut output, probes, verdict, checkout)?,
+            on_close,
+        } => print(&mut output, probes, verdict, checkout, *on_close)?,
         _ => {
             return Err(Failure::failed(anyhow::anyhow!(
                 "the daemon answered something else than an explanation"
@@ -52,6 +55,7 @@ fn print(
     probes: &[ProbeResult],
     verdict: &Verdict,
     checkout: &str,
+    on_close: Fate,
 ) -> Result<(), Failure> {
     output.heading(checkout)?;
     let rows: Vec<Vec<String>> = probes
@@ -75,13 +79,18 @@ fn print(
     output.line("")?;
     match verdict {
         Verdict::Removable => {
-            output.line("Verdict: it could be removed; nothing in it exists only there.")
+            output.line("Verdict: it could be removed; nothing in it exists only there.")?;
         }
         Verdict::Keep(reasons) => {
-            output.line("Verdict: it stays, for:")?;
-            print_reasons(output, reasons)
+            output.line("Verdict: something stands against removing it:")?;
+            print_reasons(output, reasons)?;
         }
     }
+    output.line(match on_close {
+        Fate::Removed => "When its item closes it is removed.",
+        Fate::Archived => "When its item closes this is archived, then it is removed.",
+        Fate::Kept => "When its item closes it stays.",
+    })
 }
 
 /// Prints reasons to keep a checkout, with what each means and the first paths.

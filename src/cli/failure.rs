@@ -80,13 +80,17 @@ impl Failure {
                 "give git credentials for the repository; `innkeeper doctor` shows what it uses",
             ),
             "git_missing" | "git_too_old" => Some("`innkeeper doctor` shows which git is used"),
+            "work_at_risk" if token(&error).is_some() => None,
             "work_at_risk" => Some("settle these and ask again; nothing was touched"),
             "internal" => Some("the daemon's own log says more"),
             _ => None,
         };
+        let consent = token(&error).map(|token| {
+            format!("settle these and ask again, or have them archived and the checkout removed: `exit … --remove --discard-changes {token}`; nothing was touched")
+        });
         let message = at_risk(&error).unwrap_or(error.message);
         let failure = Self::failed(anyhow::anyhow!(message));
-        match help {
+        match consent.or(help.map(str::to_owned)) {
             Some(help) => failure.help(help),
             None => failure,
         }
@@ -148,6 +152,12 @@ fn at_risk(error: &ErrorDetail) -> Option<String> {
     Some(format!(
         "`{checkout}` stays, as something in it may exist nowhere else:\n{lines}"
     ))
+}
+
+/// Returns what a consent to a refused removal has to name, if consent would
+/// help.
+fn token(error: &ErrorDetail) -> Option<&str> {
+    error.details.as_ref()?.get("token")?.as_str()
 }
 
 /// Writes to standard error; there is nowhere to say that it failed.

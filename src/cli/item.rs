@@ -21,7 +21,7 @@ pub(super) enum Command {
     Pause(Arguments),
     /// Take the item's events again.
     Resume(Arguments),
-    /// End the item: its session, and its checkout if nothing in it is at risk.
+    /// End the item: its session, and its checkout as when the item closes.
     Cleanup(Arguments),
 }
 

@@ -8,6 +8,7 @@
 //! 3. A reader that goes away early (`| head`) ends a command quietly.
 //! 4. What a stranger wrote (titles, paths, branches) cannot steer the terminal.
 
+mod archive;
 mod client;
 mod completions;
 mod config;
@@ -98,11 +99,14 @@ enum Command {
     Show(show::Arguments),
     /// Say whether a checkout could be removed now, and why not, probe by probe.
     Explain(explain::Arguments),
-    /// Leave a checkout, or remove it if nothing in it is at risk.
+    /// Leave a checkout, or remove it without losing what is in it.
     Exit(exit::Arguments),
     /// Steer a work item, as the commands in comments do.
     #[command(subcommand)]
     Item(item::Command),
+    /// Look at what removed checkouts held, and bring it back.
+    #[command(subcommand)]
+    Archive(archive::Command),
     /// Look at sessions, read their output, end them.
     #[command(subcommand)]
     Session(session::Command),
@@ -146,6 +150,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Explain(arguments) => explain::run(&global, &arguments),
         Command::Exit(arguments) => exit::run(&global, &arguments),
         Command::Item(command) => item::run(&global, command),
+        Command::Archive(command) => archive::run(&global, command),
         Command::Session(command) => session::run(&global, command),
         Command::Deliveries(command) => deliveries::run(&global, command),
         Command::Events(arguments) => events::run(&global, arguments),

@@ -1,5 +1,6 @@
 //! `innkeeper show`.
 
+use super::archive;
 use super::client::Client;
 use super::deliveries;
 use super::explain::print_reasons;
@@ -74,6 +75,11 @@ fn print(output: &mut Output, item: &ItemView) -> Result<(), Failure> {
         Some(session) => print_session(output, session)?,
         None => output.line("There is no session.")?,
     }
+    if !item.archives.is_empty() {
+        output.line("")?;
+        output.heading("Archives")?;
+        archive::print_table(output, &item.archives)?;
+    }
     if !item.deliveries.is_empty() {
         output.line("")?;
         output.heading("Last deliveries")?;
@@ -100,6 +106,7 @@ fn print_checkout(output: &mut Output, view: &CheckoutView) -> Result<(), Failur
         ("made at", view.base.clone()),
         ("age", Some(age(view.age_seconds))),
         ("size", view.bytes.map(size)),
+        ("on close", Some(view.on_close.meaning().to_owned())),
     ])?;
     if !view.kept.is_empty() {
         output.line("It was kept when it was last to go, for:")?;

@@ -95,6 +95,14 @@ fn print(output: &mut Output, status: &StatusView) -> Result<(), Failure> {
             )),
         ),
         (
+            "archives",
+            Some(format!(
+                "{}, {}",
+                status.archives.count,
+                size(status.archives.bytes)
+            )),
+        ),
+        (
             "sessions",
             Some(format!(
                 "{} running; at most {}",

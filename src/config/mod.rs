@@ -57,6 +57,6 @@ pub use schema::schema;
 pub use secrets::{Secret, resolve_secrets};
 pub use settings::{
     CloneProtocol, Config, Control, EventLogSettings, GithubWebhook, Host, Inbox, Log, LogFormat,
-    LogLevel, Metrics, MissingBranch, Notify, Profile, Prompt, Removal, Routing, RuleConfig,
-    Runner, Sessions, State, Template, Then, Trust, Webhooks, When, WorkspaceSettings,
+    LogLevel, Metrics, MissingBranch, Notify, OnDirty, Profile, Prompt, Removal, Routing,
+    RuleConfig, Runner, Sessions, State, Template, Then, Trust, Webhooks, When, WorkspaceSettings,
 };

@@ -8,6 +8,7 @@ use super::{Control, ControlError, size};
 use crate::clock;
 use crate::domain::checkout::{CheckoutState, Strategy};
 use crate::domain::reason::Kept;
+use crate::domain::removal::OnClose;
 use crate::store::{CheckoutRow, ItemRow, SessionRow, SessionState};
 
 /// A checkout, with the item it belongs to and its session.
@@ -42,6 +43,8 @@ pub struct CheckoutView {
     pub created_at: String,
     /// How old it is.
     pub age_seconds: i64,
+    /// What happens to it when its item closes, as configured.
+    pub on_close: OnClose,
     /// Bytes on disk, if they were asked for.
     pub bytes: Option<u64>,
 }
@@ -58,7 +61,12 @@ pub struct SessionBrief {
 }
 
 impl CheckoutView {
-    pub(super) fn new(item: &ItemRow, row: &CheckoutRow, session: Option<&SessionRow>) -> Self {
+    pub(super) fn new(
+        item: &ItemRow,
+        row: &CheckoutRow,
+        session: Option<&SessionRow>,
+        on_close: OnClose,
+    ) -> Self {
         let record = row.record.as_ref();
         Self {
             work_item: item.reference.clone(),
@@ -79,6 +87,7 @@ impl CheckoutView {
             }),
             created_at: clock::rfc3339(row.created_at),
             age_seconds: (clock::now_ms() - row.created_at).max(0) / 1000,
+            on_close,
             bytes: None,
         }
     }
@@ -92,9 +101,10 @@ impl Control {
     ///
     /// Returns [`ControlError::Store`] if the store does not answer.
     pub async fn checkouts(&self, with_size: bool) -> Result<Vec<CheckoutView>, ControlError> {
+        let on_close = self.facts().on_close;
         let views =
             self.store()
-                .read(|reader| {
+                .read(move |reader| {
                     let mut items = HashMap::new();
                     let mut views = Vec::new();
                     for row in reader.live_checkouts()? {
@@ -103,7 +113,7 @@ impl Control {
                             std::collections::hash_map::Entry::Vacant(entry) => entry
                                 .insert((reader.item(row.item)?, reader.last_session(row.item)?)),
                         };
-                        views.push(CheckoutView::new(&item.0, &row, item.1.as_ref()));
+                        views.push(CheckoutView::new(&item.0, &row, item.1.as_ref(), on_close));
                     }
                     Ok(views)
                 })

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::removal::OnClose;
+
 /// What is fixed while one configuration is in force.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -21,6 +23,10 @@ pub struct Facts {
     pub workspace_root: Option<PathBuf>,
     /// The event log's file.
     pub event_log: PathBuf,
+    /// What happens to checkouts when their items close.
+    pub on_close: OnClose,
+    /// For how many days archives are kept; 0 is for ever.
+    pub archive_days: u64,
     /// What is refused beyond which bound.
     pub limits: Limits,
 }

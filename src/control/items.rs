@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckoutView, Control, ControlError, DeliveryView, SessionView, size};
+use super::{ArchiveView, CheckoutView, Control, ControlError, DeliveryView, SessionView, size};
 use crate::clock;
 use crate::domain::work_item::{ItemKind, ItemQuery};
 use crate::store::DeliveryFilter;
@@ -49,12 +49,15 @@ pub struct ItemView {
     pub checkout: Option<CheckoutView>,
     /// Its newest session.
     pub session: Option<SessionView>,
+    /// Archives of its checkouts, newest first.
+    pub archives: Vec<ArchiveView>,
     /// Its last deliveries, newest last.
     pub deliveries: Vec<DeliveryView>,
 }
 
 impl Control {
-    /// Returns an item with its checkout, its session and its last deliveries.
+    /// Returns an item with its checkout, its session, its archives and its last
+    /// deliveries.
     ///
     /// # Errors
     ///
@@ -76,7 +79,11 @@ impl Control {
                 ))
             })
             .await?;
-        let mut checkout = checkout.map(|row| CheckoutView::new(&item, &row, session.as_ref()));
+        let on_close = self.facts().on_close;
+        let mut checkout =
+            checkout.map(|row| CheckoutView::new(&item, &row, session.as_ref(), on_close));
+        let mut archives = self.archives().await?;
+        archives.retain(|archive| archive.slug == item.slug);
         if with_size && let Some(view) = checkout.take() {
             checkout = size::measured(vec![view]).await.pop();
         }
@@ -84,6 +91,7 @@ impl Control {
         Ok(ItemView {
             session: session.map(|row| self.session_view(&item.reference, row)),
             checkout,
+            archives,
             deliveries: deliveries
                 .into_iter()
                 .map(|row| DeliveryView::new(row, Some(item.reference.clone())))

@@ -12,6 +12,7 @@
 //!
 //! Formatting, HTTP, and decisions: the dispatcher decides, in the item's lane.
 
+mod archives;
 mod checkouts;
 mod deliveries;
 mod error;
@@ -32,6 +33,7 @@ use crate::domain::log_event::Source;
 use crate::domain::work_item::{HOST_OF_SHORT_REFERENCES, ItemQuery};
 use crate::store::{ItemRow, Store};
 
+pub use archives::ArchiveView;
 pub use checkouts::{CheckoutView, SessionBrief};
 pub use deliveries::{DeliveryQuery, DeliveryView};
 pub use error::ControlError;
@@ -40,7 +42,7 @@ pub use facts::{Facts, Limits, Listeners};
 pub use health::Health;
 pub use items::ItemView;
 pub use sessions::{LogChunk, SessionView};
-pub use status::{CheckoutCounts, DeliveryCounts, Disk, StatusView};
+pub use status::{ArchiveCounts, CheckoutCounts, DeliveryCounts, Disk, StatusView};
 
 /// What the daemon alone can say about its own condition: a sentence for each
 /// thing that keeps it from being ready.

@@ -41,6 +41,8 @@ pub struct StatusView {
     pub items: u64,
     /// Checkouts by state.
     pub checkouts: CheckoutCounts,
+    /// What removed checkouts left.
+    pub archives: ArchiveCounts,
     /// Sessions whose command runs or is being started.
     pub sessions: u64,
     /// What the dispatcher is doing.
@@ -75,6 +77,15 @@ pub struct CheckoutCounts {
     pub missing: u64,
     /// On their way out.
     pub removing: u64,
+}
+
+/// Archives, below every root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveCounts {
+    /// How many there are.
+    pub count: u64,
+    /// What they take of the disk.
+    pub bytes: u64,
 }
 
 /// Room on one disk.
@@ -124,6 +135,11 @@ impl Control {
                 ))
             })
             .await?;
+        let mut archives = ArchiveCounts::default();
+        for archived in self.dispatcher().archives().await? {
+            archives.count += 1;
+            archives.bytes += archived.summary.bytes;
+        }
         let mut deliveries = DeliveryCounts::default();
         for (state, count) in counts {
             match state.as_str() {
@@ -167,6 +183,7 @@ impl Control {
             oldest_pending_seconds: oldest.map(|since| (now - since).max(0) / 1000),
             items: items as u64,
             checkouts: by_state,
+            archives,
             sessions: sessions as u64,
             dispatcher: self.dispatcher().load(),
             disks: disks.await.unwrap_or_default(),

@@ -34,7 +34,7 @@ use crate::api::{self, RenderMetrics};
 use crate::clock;
 use crate::config::{self, Config, Environment};
 use crate::control::{Control, Facts, Limits, Listeners};
-use crate::dispatch::settings::Settings;
+use crate::dispatch::settings::{self, Settings};
 use crate::dispatch::{self, Dispatcher, OpenWorkspace};
 use crate::domain::backoff;
 use crate::domain::log_event::{Entry, LogEvent};
@@ -133,6 +133,8 @@ impl FactsBase {
             state_root: config.state.root.clone(),
             workspace_root: workspace.root.clone(),
             event_log: config.event_log.path.clone(),
+            on_close: settings::on_close_of(config),
+            archive_days: workspace.removal.archive_days,
             limits: Limits {
                 max_pending: config.inbox.max_pending,
                 max_checkouts: workspace.max_checkouts,

@@ -59,16 +59,23 @@ impl Workspaces {
         Ok(report)
     }
 
-    /// Returns the workspace at a root.
+    /// Returns the workspace at a root, which is one whatever name leads to it.
     pub(super) fn at(&self, root: &Path) -> Workspace {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened
-            .entry(root.to_owned())
-            .or_insert_with(|| match &self.supplied {
-                Some(supplied) => supplied(root),
-                None => Workspace::with_options(self.options(root)),
-            })
-            .clone()
+        if let Some(known) = opened.get(root) {
+            return known.clone();
+        }
+        let real = root.canonicalize().ok();
+        let same = opened
+            .iter()
+            .find(|(other, _)| real.is_some() && other.canonicalize().ok() == real);
+        let workspace = match (same, &self.supplied) {
+            (Some((_, same)), _) => same.clone(),
+            (None, Some(supplied)) => supplied(root),
+            (None, None) => Workspace::with_options(self.options(root)),
+        };
+        opened.insert(root.to_owned(), workspace.clone());
+        workspace
     }
 
     fn options(&self, root: &Path) -> WorkspaceOptions {
@@ -106,6 +113,7 @@ fn options_of(config: &Config, environment: &Environment, root: &Path) -> Worksp
             config::MissingBranch::Default => MissingBranch::Default,
         },
         regenerable: workspace.removal.regenerable.clone(),
+        archive_max_bytes: workspace.removal.archive_max_bytes,
         protocols: workspace
             .hosts
             .iter()

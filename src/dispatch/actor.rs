@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::archives::Archived;
 use super::request::{Answer, Request, RequestError};
 use super::{Context, Load, triage};
 use crate::clock;
@@ -60,6 +61,8 @@ pub(super) enum RequestWork {
     },
     /// Judge a checkout that is to go again.
     Judge { item: i64 },
+    /// Delete an archive that has been kept for long enough.
+    Expire { item: i64, archived: Box<Archived> },
 }
 
 /// A job that runs.
@@ -323,7 +326,7 @@ fn refuse(work: RequestWork) {
             let _gone = answer.send(Err(RequestError::ShuttingDown));
         }
         // Found again at the next start.
-        RequestWork::Settle { .. } | RequestWork::Judge { .. } => {}
+        RequestWork::Settle { .. } | RequestWork::Judge { .. } | RequestWork::Expire { .. } => {}
     }
 }
 

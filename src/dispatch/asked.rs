@@ -5,14 +5,17 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::RequestWork;
+use super::archives::{self, Archived};
 use super::closing::Outcome;
 use super::failure::{Failure, Stop};
 use super::job::Job;
 use super::request::{Answer, Request, RequestError, What};
-use super::{Context, LEASE_MS, checkout, closing, session};
+use super::{Context, LEASE_MS, checkout, closing, restoring, session};
+use crate::domain::archive::AtRisk;
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::envelope::Envelope;
 use crate::domain::log_event::{LogEvent, Source};
+use crate::domain::removal::fate;
 use crate::domain::routing::{ItemFacts, is_item_untrusted};
 use crate::domain::work_item::{ItemKind, ItemName};
 use crate::store::{ItemRow, StoreError};
@@ -38,7 +41,7 @@ pub(super) async fn work(
                 }),
                 outcome => {
                     // Whoever asked may have gone away; what was done stands.
-                    let _gone = answer.send(outcome.unwrap_or_else(|stop| Err(refusal(stop))));
+                    let _gone = answer.send(outcome.unwrap_or_else(|stop| Err(stop.into())));
                     None
                 }
             }
@@ -63,20 +66,28 @@ pub(super) async fn work(
             }
             None
         }
+        RequestWork::Expire { item, archived } => {
+            if let Err(stop) = expire(context, item, *archived).await {
+                tell_unsettled("an archive that has been kept for long enough", stop);
+            }
+            None
+        }
     }
 }
 
-fn refusal(stop: Stop) -> RequestError {
-    match stop {
-        Stop::Failed(Failure { code, message }) => RequestError::Failed { code, message },
-        Stop::Superseded => RequestError::Refused("the item was closed in the meantime".to_owned()),
-        Stop::ForPlace => RequestError::Refused("every place for a session is taken".to_owned()),
-        Stop::Store(error) => RequestError::Store(error),
+impl From<Stop> for RequestError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed(Failure { code, message }) => Self::Failed { code, message },
+            Stop::Superseded => Self::Refused("the item was closed in the meantime".to_owned()),
+            Stop::ForPlace => Self::Refused("every place for a session is taken".to_owned()),
+            Stop::Store(error) => Self::Store(error),
+        }
     }
 }
 
 fn tell_unsettled(what: &str, stop: Stop) {
-    let error = refusal(stop);
+    let error = RequestError::from(stop);
     if !matches!(error, RequestError::Store(StoreError::Closed)) {
         tracing::error!(
             what,
@@ -107,7 +118,8 @@ async fn job_for(context: &Arc<Context>, item: i64, source: Source) -> Result<Jo
     })
 }
 
-type Asked = Result<Result<Answer, RequestError>, Stop>;
+/// What came of a request, unless it stopped on the way.
+pub(super) type Asked = Result<Result<Answer, RequestError>, Stop>;
 
 async fn asked(
     context: &Arc<Context>,
@@ -157,13 +169,29 @@ async fn asked(
                 None => Err(no_checkout(&job)),
             })
         }
-        What::ExitRemove { stop } => {
+        What::ExitRemove { stop, discard } => {
             if let Some(refused) = refuse_live(&job, *stop).await? {
                 return Ok(Err(refused));
             }
             session::close(&job, "exit").await?;
-            Ok(Ok(outcome_of(&job, closing::remove(&job, false).await?)))
+            let at_risk = discard.clone().map_or(AtRisk::Keep, AtRisk::Consent);
+            let outcome = closing::remove(&job, false, &at_risk).await?;
+            Ok(Ok(outcome_of(&job, outcome)))
         }
+        What::Restore { archive, to } => match archives::of_item(context, &job.item, archive).await
+        {
+            Ok(Some(found)) => match to {
+                Some(to) => restoring::alone(context, &found, to).await,
+                None => restoring::into_item(&job, &found, cancel).await,
+            },
+            Ok(None) => Ok(Err(archives::unknown(archive))),
+            Err(error) => Err(error.into()),
+        },
+        What::Purge { archive } => match archives::of_item(context, &job.item, archive).await {
+            Ok(Some(found)) => Ok(Ok(archives::purge(context, &found).await?)),
+            Ok(None) => Ok(Err(archives::unknown(archive))),
+            Err(error) => Err(error.into()),
+        },
         What::Start => start(&job, cancel).await,
         What::Stop => {
             let ended = session::close(&job, "stopped").await?;
@@ -353,6 +381,7 @@ async fn explain(job: &Job) -> Asked {
         .map_err(Failure::of_workspace)?;
     Ok(Ok(Answer::Explained {
         probes: inspection.results,
+        on_close: fate(&inspection.verdict, job.settings.removal.on_close),
         verdict: inspection.verdict,
         checkout: record.path.display().to_string(),
     }))
@@ -379,8 +408,16 @@ fn outcome_of(job: &Job, outcome: Outcome) -> Answer {
         Outcome::None => Answer::Done {
             message: format!("{} has no checkout", job.item.reference),
         },
-        Outcome::Removed { checkout } => Answer::Removed { checkout },
-        Outcome::Kept { checkout, reasons } => Answer::Kept { checkout, reasons },
+        Outcome::Removed { checkout, archive } => Answer::Removed { checkout, archive },
+        Outcome::Kept {
+            checkout,
+            reasons,
+            token,
+        } => Answer::Kept {
+            reasons,
+            checkout,
+            token,
+        },
     }
 }
 
@@ -437,7 +474,21 @@ async fn change(
 async fn judge(context: &Arc<Context>, item: i64) -> Result<(), Stop> {
     let job = job_for(context, item, Source::Cli).await?;
     session::close(&job, "closed").await?;
-    closing::remove(&job, false).await?;
+    closing::remove(&job, false, closing::at_risk_unasked(&job)).await?;
+    Ok(())
+}
+
+/// Deletes an archive if it still has been kept for long enough: its item may
+/// have been opened again since that was found.
+async fn expire(context: &Arc<Context>, item: i64, archived: Archived) -> Result<(), Stop> {
+    let job = job_for(context, item, Source::Cli).await?;
+    let archived = Archived {
+        item: Some(job.item),
+        ..archived
+    };
+    if archived.is_expired(job.settings.removal.archive_days) {
+        archives::purge(context, &archived).await?;
+    }
     Ok(())
 }
 

@@ -219,7 +219,10 @@ async fn begin(context: &Arc<Context>, waiting: &Waiting, began: Instant) -> Res
                 // It was this very close that closed the item.
                 seen.open = true;
             }
-            let decision = if own {
+            // A checkout that was kept when its item closed is judged at every
+            // event, at that of its own push above all.
+            let is_kept = seen.known && !seen.open && seen.has_checkout;
+            let decision = if own && !is_kept {
                 Decision::Drop(DropReason::OwnEvent)
             } else {
                 routing::decide(&settings.policy, &envelope, &seen)
@@ -398,14 +401,29 @@ async fn perform(
         Action::Cleanup => closing::clean_up(job).await.map(drop),
         Action::Stop => {
             session::close(job, "stopped").await?;
-            Ok(job.finish(|_tx| Ok(())).await?)
+            without_effect(job).await
         }
         Action::Pause => {
-            let paused = job.entry(LogEvent::RoutingPaused {
+            let paused = LogEvent::RoutingPaused {
                 reason: "asked for".to_owned(),
-            });
+            };
+            if !job.item.open {
+                job.tell(paused).await?;
+                return without_effect(job).await;
+            }
+            let paused = job.entry(paused);
             Ok(job.finish(move |tx| tx.append(&paused)).await?)
         }
-        Action::Resume | Action::Disarm | Action::Status => Ok(job.finish(|_tx| Ok(())).await?),
+        Action::Resume | Action::Disarm | Action::Status => without_effect(job).await,
+    }
+}
+
+/// Finishes a delivery that asks nothing of the checkout. One that was kept when
+/// its item closed is judged again all the same.
+async fn without_effect(job: &Job) -> Result<(), Stop> {
+    if job.item.open {
+        Ok(job.finish(|_tx| Ok(())).await?)
+    } else {
+        closing::close(job).await.map(drop)
     }
 }

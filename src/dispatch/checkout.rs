@@ -187,13 +187,7 @@ async fn prepare(
     let row = match row {
         Ok(row) => row,
         Err(present) => {
-            let failure = Failure::new(
-                FailureCode::Quota,
-                format!(
-                    "{present} checkouts exist, which is as many as maxCheckouts allows; clean some up or raise it"
-                ),
-            );
-            return Err(tell_failure(job, None, failure).await);
+            return Err(tell_failure(job, None, no_more(present)).await);
         }
     };
     let workspace = job.context.workspace(std::path::Path::new(&row.root));
@@ -223,6 +217,16 @@ async fn prepare(
             Err(tell_failure(job, Some(&row), failure).await)
         }
     }
+}
+
+/// Returns the failure of making one checkout more than there may be.
+pub(super) fn no_more(present: u64) -> Failure {
+    Failure::new(
+        FailureCode::Quota,
+        format!(
+            "{present} checkouts exist, which is as many as maxCheckouts allows; clean some up or raise it"
+        ),
+    )
 }
 
 async fn set_failed(job: &Job, row: &CheckoutRow) -> Result<(), Stop> {

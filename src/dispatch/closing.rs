@@ -1,5 +1,6 @@
 //! The effect "the item is over": its session ends with everything it started,
-//! and its checkout goes if nothing in it exists only there.
+//! and its checkout goes, if nothing in it exists only there or if that was
+//! archived.
 //!
 //! Cleaning up never breaks closing: whatever stands in the way is told as a
 //! reason to keep the checkout, and the close is done.
@@ -10,6 +11,7 @@ use super::checkout::target;
 use super::failure::{Failure, Stop};
 use super::job::Job;
 use super::session;
+use crate::domain::archive::AtRisk;
 use crate::domain::checkout::{CheckoutRecord, CheckoutState};
 use crate::domain::log_event::LogEvent;
 use crate::domain::reason::{KeepReason, Kept};
@@ -22,12 +24,17 @@ use crate::workspace::{Cleanup, Facts};
 pub(super) enum Outcome {
     /// There was none.
     None,
-    /// It is gone.
-    Removed { checkout: String },
+    /// It is gone; what existed only there is in the archive, if there is one.
+    Removed {
+        checkout: String,
+        archive: Option<String>,
+    },
     /// It stays.
     Kept {
         checkout: String,
         reasons: Vec<Kept>,
+        /// What a consent to archiving and removing it has to name.
+        token: Option<String>,
     },
 }
 
@@ -39,18 +46,29 @@ pub(super) async fn close(job: &Job) -> Result<Outcome, Stop> {
         .workspace
         .as_ref()
         .is_some_and(|workspace| workspace.keep_on_close);
-    remove(job, keep).await
+    remove(job, keep, &job.settings.removal.at_risk).await
 }
 
 /// Ends the item of this job because a person asks for it; the configuration
 /// does not keep the checkout then.
 pub(super) async fn clean_up(job: &Job) -> Result<Outcome, Stop> {
     session::close(job, "cleanup").await?;
-    remove(job, false).await
+    remove(job, false, &job.settings.removal.at_risk).await
 }
 
-/// Removes the item's checkout if nothing is at risk, and finishes the job.
-pub(super) async fn remove(job: &Job, keep: bool) -> Result<Outcome, Stop> {
+/// Returns what becomes of work at risk when nobody is there who asks: that of
+/// an item that is open was to go because somebody wished it, who would be asked.
+pub(super) fn at_risk_unasked(job: &Job) -> &AtRisk {
+    if job.item.open {
+        &AtRisk::Keep
+    } else {
+        &job.settings.removal.at_risk
+    }
+}
+
+/// Removes the item's checkout, if nothing is at risk or if that may be archived
+/// and was, and finishes the job.
+pub(super) async fn remove(job: &Job, keep: bool, at_risk: &AtRisk) -> Result<Outcome, Stop> {
     let item = job.item.id;
     let row = job
         .context
@@ -73,7 +91,7 @@ pub(super) async fn remove(job: &Job, keep: bool) -> Result<Outcome, Stop> {
             KeepReason::Configured,
             ["keepCheckoutOnClose is on".to_owned()],
         )];
-        return Ok(kept(job, &row, &record, reasons).await?);
+        return Ok(kept(job, &row, &record, reasons, None).await?);
     }
     let (claim, id) = (job.claim, row.id);
     job.context
@@ -84,22 +102,33 @@ pub(super) async fn remove(job: &Job, keep: bool) -> Result<Outcome, Stop> {
     let workspace = job.context.workspace(&record.root);
     // Nothing cancels a removal; it is short, and each state of it is recovered.
     let outcome = workspace
-        .cleanup(&record, &facts, &CancellationToken::new())
+        .cleanup(&record, &facts, at_risk, &CancellationToken::new())
         .await;
     let checkout = record.path.display().to_string();
     match outcome {
-        Ok(Cleanup::Cleaned { bytes }) => {
-            let entry = job.entry(LogEvent::WorkspaceCleaned {
+        Ok(Cleanup::Cleaned { archive, bytes }) => {
+            let created = archive.as_ref().map(|archive| {
+                job.entry(LogEvent::ArchiveCreated {
+                    archive: archive.id.clone(),
+                    bytes: archive.bytes,
+                })
+            });
+            let archive = archive.map(|archive| archive.id);
+            let cleaned = job.entry(LogEvent::WorkspaceCleaned {
                 strategy: record.strategy.as_str().to_owned(),
                 checkout: checkout.clone(),
+                archive: archive.clone(),
                 bytes,
             });
             job.finish(move |tx| {
                 tx.set_checkout_state(claim, id, CheckoutState::Removed)?;
-                tx.append(&entry)
+                for entry in created.iter().chain([&cleaned]) {
+                    tx.append(entry)?;
+                }
+                Ok(())
             })
             .await?;
-            Ok(Outcome::Removed { checkout })
+            Ok(Outcome::Removed { checkout, archive })
         }
         Ok(Cleanup::AlreadyGone) => {
             let entry = job.entry(LogEvent::WorkspaceMissing {
@@ -110,16 +139,17 @@ pub(super) async fn remove(job: &Job, keep: bool) -> Result<Outcome, Stop> {
                 tx.append(&entry)
             })
             .await?;
-            Ok(Outcome::Removed { checkout })
+            let archive = None;
+            Ok(Outcome::Removed { checkout, archive })
         }
-        Ok(Cleanup::Kept(reasons)) => Ok(kept(job, &row, &record, reasons).await?),
+        Ok(Cleanup::Kept { reasons, token }) => Ok(kept(job, &row, &record, reasons, token).await?),
         Err(error) => {
             let Failure { code, message } = Failure::of_workspace(error);
             let reasons = vec![Kept::new(
                 KeepReason::ProbeFailed,
                 [format!("{code}: {message}")],
             )];
-            Ok(kept(job, &row, &record, reasons).await?)
+            Ok(kept(job, &row, &record, reasons, None).await?)
         }
     }
 }
@@ -158,6 +188,7 @@ async fn kept(
     row: &CheckoutRow,
     record: &CheckoutRecord,
     reasons: Vec<Kept>,
+    token: Option<String>,
 ) -> Result<Outcome, StoreError> {
     let checkout = record.path.display().to_string();
     let entry = job.entry(LogEvent::WorkspaceKept {
@@ -175,5 +206,9 @@ async fn kept(
         tx.append(&entry)
     })
     .await?;
-    Ok(Outcome::Kept { checkout, reasons })
+    Ok(Outcome::Kept {
+        checkout,
+        reasons,
+        token,
+    })
 }

@@ -14,9 +14,12 @@
 //! One loop ([`actor`]) owns the lanes. It sorts stored deliveries into them
 //! ([`triage`]) and starts a task for each job: an attempt at a delivery
 //! ([`attempt`]), or a request ([`asked`]). The effects are in [`checkout`],
-//! [`session`] and [`closing`]; what is compared at start is in [`recovery`].
+//! [`session`], [`closing`] and [`restoring`]; what is compared at start is in
+//! [`recovery`]; what removed checkouts left is in [`archives`], until
+//! [`retention`] lets it go.
 
 mod actor;
+mod archives;
 mod asked;
 mod attempt;
 mod checkout;
@@ -27,6 +30,8 @@ mod job;
 mod launching;
 mod recovery;
 pub mod request;
+mod restoring;
+mod retention;
 mod session;
 pub mod settings;
 mod triage;
@@ -40,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use actor::{Actor, Message, RequestWork};
+pub use archives::Archived;
 use request::{Answer, Request, RequestError, What};
 use settings::Settings;
 
@@ -139,6 +145,9 @@ pub async fn start(options: Options) -> Result<Running, StoreError> {
     recovery::recover(&context).await?;
     let actor = tokio::spawn(Actor::new(Arc::clone(&context), inbox).run());
     context.send(Message::Wake);
+    context
+        .watchers
+        .spawn(retention::let_go(Arc::clone(&context)));
     Ok(Running {
         dispatcher: Dispatcher { context },
         actor,

@@ -1,5 +1,7 @@
 //! What people and programs may ask of an item's lane, beside deliveries.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::checkout::{CheckoutRecord, Strategy};
@@ -7,6 +9,7 @@ use crate::domain::code::FailureCode;
 use crate::domain::gate::{ProbeResult, Verdict};
 use crate::domain::log_event::Source;
 use crate::domain::reason::Kept;
+use crate::domain::removal::Fate;
 use crate::domain::work_item::ItemQuery;
 
 /// A request about one work item. It takes its turn in the item's lane.
@@ -43,6 +46,22 @@ pub enum What {
     ExitRemove {
         /// End a session that is live; otherwise it is refused.
         stop: bool,
+        /// The token of a refusal: what was at risk then is archived, and the
+        /// checkout goes, if it is still the same.
+        discard: Option<String>,
+    },
+    /// Restore an archive of the item.
+    Restore {
+        /// Its id.
+        archive: String,
+        /// Where to, as a repository that stands alone; none for a new checkout
+        /// of the item.
+        to: Option<PathBuf>,
+    },
+    /// Delete an archive of the item.
+    Purge {
+        /// Its id.
+        archive: String,
     },
     /// Arm the item, prepare it, start its session.
     Start,
@@ -52,7 +71,7 @@ pub enum What {
     Pause,
     /// Take events again.
     Resume,
-    /// End the item: session and checkout, if nothing is at risk.
+    /// End the item: session, and checkout as when the item closes.
     Cleanup,
     /// End this session and nothing else.
     StopSession {
@@ -89,6 +108,8 @@ pub enum Answer {
         verdict: Verdict,
         /// The checkout's directory.
         checkout: String,
+        /// What would become of it if its item closed now.
+        on_close: Fate,
     },
     /// The checkout was not removed.
     Kept {
@@ -96,11 +117,34 @@ pub enum Answer {
         reasons: Vec<Kept>,
         /// Where it is.
         checkout: String,
+        /// What a consent to archiving and removing it has to name; none if
+        /// consent would not help.
+        token: Option<String>,
     },
     /// The checkout is gone.
     Removed {
         /// Where it was.
         checkout: String,
+        /// The archive of what existed only there.
+        archive: Option<String>,
+    },
+    /// An archive was restored.
+    Restored {
+        /// Its id.
+        archive: String,
+        /// Where to.
+        checkout: String,
+        /// Whether it is a repository that stands alone, not the item's checkout.
+        alone: bool,
+        /// What is not as it was removed, in words; empty if all of it is.
+        differs: Vec<String>,
+    },
+    /// An archive was deleted.
+    Purged {
+        /// Its id.
+        archive: String,
+        /// What it took of the disk.
+        bytes: u64,
     },
     /// Done; the sentence says what.
     Done {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{self, Config, Prompt, Template};
+use crate::domain::archive::AtRisk;
 use crate::domain::checkout::Strategy;
+use crate::domain::removal::OnClose;
 use crate::domain::repo_target::{CloneProtocol, HostEntry, HostPolicy};
 use crate::domain::routing::{BadPattern, Pattern, Policy, Rule, Then, Trust, When};
 use crate::session::ProfileSpec;
@@ -18,6 +20,8 @@ pub struct Settings {
     pub policy: Policy,
     /// None: sessions run in `spawn_workdir` and nothing is cloned.
     pub workspace: Option<WorkspaceSettings>,
+    /// How checkouts go, also those of an earlier root.
+    pub removal: RemovalSettings,
     /// Where sessions run without a workspace.
     pub spawn_workdir: PathBuf,
     /// The most deliveries worked on at once.
@@ -53,6 +57,18 @@ pub struct WorkspaceSettings {
     pub checkouts: u64,
 }
 
+/// How checkouts go.
+#[derive(Clone, Debug)]
+pub struct RemovalSettings {
+    /// What happens when an item closes.
+    pub on_close: OnClose,
+    /// What becomes of work at risk in a checkout that is to go, on close or
+    /// because somebody asks for the item to be cleaned up.
+    pub at_risk: AtRisk,
+    /// For how many days archives are kept; 0 is for ever.
+    pub archive_days: u64,
+}
+
 /// A command that is a session.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -83,6 +99,14 @@ impl Settings {
                 keep_on_close: workspace.keep_checkout_on_close,
                 checkouts: workspace.max_checkouts,
             }),
+            removal: RemovalSettings {
+                on_close: on_close_of(config),
+                at_risk: match workspace.removal.on_dirty {
+                    config::OnDirty::Archive => AtRisk::Archive,
+                    config::OnDirty::Keep => AtRisk::Keep,
+                },
+                archive_days: workspace.removal.archive_days,
+            },
             spawn_workdir: routing.spawn_workdir.clone(),
             dispatches: routing.max_concurrent_dispatches.max(1),
             attempts: routing.max_attempts,
@@ -98,6 +122,16 @@ impl Settings {
                 .collect(),
             secret_variables: config.webhooks.github.secret_env.iter().cloned().collect(),
         })
+    }
+}
+
+/// Returns what a configuration makes of checkouts whose items close.
+pub fn on_close_of(config: &Config) -> OnClose {
+    let workspace = &config.routing.workspace;
+    match workspace.removal.on_dirty {
+        _ if workspace.keep_checkout_on_close => OnClose::Stay,
+        config::OnDirty::Archive => OnClose::ArchiveWork,
+        config::OnDirty::Keep => OnClose::KeepWork,
     }
 }
 

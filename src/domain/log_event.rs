@@ -154,8 +154,12 @@ events! {
     WorkspaceKept = "workspace.kept", Warn, "A checkout was not removed, and why." { checkout: String, reasons: Vec<Kept> }
     WorkspaceCleaned = "workspace.cleaned", Info, "A checkout was removed; nothing that existed only there is gone." {
         strategy: String, checkout: String,
+        #[serde(skip_serializing_if = "Option::is_none")] archive: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")] bytes: Option<u64>,
     }
+    ArchiveCreated = "archive.created", Info, "What existed only in a checkout was archived and read back." { archive: String, bytes: u64 }
+    ArchiveRestored = "archive.restored", Info, "An archive was restored." { archive: String, checkout: String }
+    ArchivePurged = "archive.purged", Info, "An archive was deleted, because it expired or somebody asked." { archive: String, bytes: u64 }
     SessionQueued = "session.queued", Info, "A session waits for a free place." { profile: String, session: String, reason: String }
     SessionStarted = "session.started", Info, "A session's command runs." { session: String, profile: String, directory: String }
     SessionResumed = "session.resumed", Info, "A session's command runs again with what has come since." { session: String, profile: String, directory: String }

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, waits, or reads the time: everything comes in as a
 //! value, and what should happen goes out as one.
 
+pub mod archive;
 pub mod backoff;
 pub mod checkout;
 pub mod code;
@@ -11,6 +12,8 @@ pub mod gate;
 pub mod lane;
 pub mod log_event;
 pub mod reason;
+pub mod removal;
 pub mod repo_target;
+pub mod retention;
 pub mod routing;
 pub mod work_item;

@@ -81,6 +81,33 @@ words! {
     }
 }
 
+impl KeepReason {
+    /// Returns whether an archive can hold what stands behind it. Everything
+    /// else is a hindrance, which only its own end takes away.
+    pub const fn is_archivable(self) -> bool {
+        match self {
+            Self::TrackedDirty
+            | Self::Untracked
+            | Self::IgnoredPrecious
+            | Self::HiddenDirty
+            | Self::UnlandedCommits
+            | Self::DetachedUnreferenced
+            | Self::OpInProgress
+            | Self::SubmoduleUnlanded
+            | Self::NestedRepo
+            | Self::StashFromHere => true,
+            Self::InUse
+            | Self::LeaseHeld
+            | Self::Locked
+            | Self::IdentityMismatch
+            | Self::ArchiveTooBig
+            | Self::ArchiveFailed
+            | Self::ProbeFailed
+            | Self::Configured => false,
+        }
+    }
+}
+
 /// How many paths a reason names; the count says how many there are.
 pub const PATHS_MAX: usize = 5;
 

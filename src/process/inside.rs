@@ -62,7 +62,17 @@ pub fn processes_inside(directories: &[&Path], except: &[u32]) -> io::Result<Vec
         if pid == own || except.contains(&pid) {
             continue;
         }
-        if let Some(how) = proof(&entry.path(), &tops) {
+        let mut proved = proof(&entry.path(), &tops);
+        if matches!(proved, Some("fd" | "map")) {
+            // A child of ours that has not begun its own program has copies of our
+            // descriptors; it loses them when it does, so it is asked again.
+            proved = if is_copy_of_us(&entry.path()) {
+                None
+            } else {
+                proof(&entry.path(), &tops)
+            };
+        }
+        if let Some(how) = proved {
             let name = fs::read(entry.path().join("comm")).unwrap_or_default();
             found.push(Inside {
                 pid: Some(pid),
@@ -74,6 +84,21 @@ pub fn processes_inside(directories: &[&Path], except: &[u32]) -> io::Result<Vec
     found.extend(bound_sockets(&tops));
     found.sort_by_key(|one| one.pid);
     Ok(found)
+}
+
+/// Whether a process is a child of this one that still runs this very program:
+/// between being forked and becoming another.
+fn is_copy_of_us(process: &Path) -> bool {
+    let us = Path::new("/proc/self");
+    let same = |name: &str| {
+        let (one, other) = (fs::read(process.join(name)), fs::read(us.join(name)));
+        matches!((one, other), (Ok(one), Ok(other)) if one == other)
+    };
+    let parent = format!("PPid:\t{}", std::process::id());
+    let is_child = fs::read_to_string(process.join("status"))
+        .is_ok_and(|status| status.lines().any(|line| line == parent));
+    let exe = |of: &Path| fs::read_link(of.join("exe")).ok();
+    is_child && same("cmdline") && exe(process).is_some() && exe(process) == exe(us)
 }
 
 /// A directory, and what is needed to recognise it.

@@ -212,6 +212,15 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<Vec<_>, _>>()?)
     }
 
+    /// Returns every root that a checkout ever stood below.
+    pub fn checkout_roots(&self) -> Result<Vec<String>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT DISTINCT root FROM checkouts ORDER BY root")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<Vec<_>, _>>()?)
+    }
+
     /// Returns how many checkouts may be on disk.
     pub fn live_checkout_count(&self) -> Result<u64, StoreError> {
         let count: i64 = self

@@ -143,7 +143,7 @@ fn begin(
     begun
 }
 
-fn config(order: &Order) -> String {
+pub(super) fn config(order: &Order) -> String {
     let mut text = format!(
         "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
          [remote \"origin\"]\n\turl = {}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",

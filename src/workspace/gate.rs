@@ -31,7 +31,7 @@ use super::probe::read::{SMALL_BYTES_MAX, read_if_present};
 use super::probe::regenerable::Regenerable;
 use super::probe::status::Kind;
 use super::probe::submodule::{self, Asker};
-use super::probe::tips::{self, Tips};
+use super::probe::tips::{self, Stashed, Tips};
 use super::probe::walk::{Walk, walk, walk_git_dir};
 use super::repository::Repository;
 use super::{Inner, Workspace, WorkspaceError, blocking, fetch};
@@ -109,7 +109,7 @@ pub(super) struct Sight {
 /// What was there, to be compared with what is there later.
 pub(super) struct Seen {
     pub located: Located,
-    pub private: Private,
+    pub private: Arc<Private>,
     pub status: Status,
     pub tree: Walk,
     pub admin: Walk,
@@ -256,6 +256,7 @@ impl<'a> Gate<'a> {
             "walked everything but `.git`",
             nested(&walks, &located, record.strategy),
         );
+        let stashed = stash.clone().unwrap_or_default();
         results.add(
             Probe::Stash,
             "read the stash's log",
@@ -265,24 +266,18 @@ impl<'a> Gate<'a> {
             }),
         );
 
-        let mut hash = Sha256::new();
-        if let Ok((tree, admin)) = &walks {
-            hash.update(tree.fingerprint);
-            hash.update(admin.fingerprint);
-        }
-        if let Ok(status) = &asked {
-            hash.update(&status.raw);
-        }
-        if let Ok(tips) = &tips {
-            for tip in &tips.commits {
-                hash.update(tip);
-            }
-        }
-        let inspection = results.inspection(hex::encode(hash.finalize()));
+        let fingerprint = fingerprint(
+            walks
+                .iter()
+                .flat_map(|(tree, admin)| [tree.fingerprint, admin.fingerprint]),
+            tips.as_ref().ok(),
+            &stashed,
+        );
+        let inspection = results.inspection(fingerprint);
         let seen = match (walks, asked) {
             (Ok((tree, admin)), Ok(status)) => Some(Seen {
                 located,
-                private,
+                private: Arc::new(private),
                 status,
                 tree,
                 admin,
@@ -566,6 +561,32 @@ fn only_files(located: &Located, strategy: Strategy) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the hash over what a look saw. It does not depend on how closely git
+/// was made to look: what status says follows from the files, the index, HEAD
+/// and the refs.
+pub(super) fn fingerprint(
+    walks: impl Iterator<Item = [u8; 32]>,
+    tips: Option<&Tips>,
+    stash: &[Stashed],
+) -> String {
+    let mut hash = Sha256::new();
+    for walk in walks {
+        hash.update(walk);
+    }
+    for tip in tips.iter().flat_map(|tips| &tips.commits) {
+        hash.update(tip);
+    }
+    for (branch, tip) in tips.iter().flat_map(|tips| &tips.branch_tips) {
+        hash.update(branch);
+        hash.update(tip);
+    }
+    for one in stash {
+        hash.update([1]);
+        hash.update(&one.commit);
+    }
+    hex::encode(hash.finalize())
 }
 
 fn locks(located: &Located, record: &CheckoutRecord) -> Answer {

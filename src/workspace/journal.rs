@@ -45,6 +45,9 @@ pub enum Phase {
     Removing {
         /// Name below `.trash`, and of git's record below `innkeeper-trash`.
         trash: String,
+        /// The archive of what existed only there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        archive: Option<String>,
     },
 }
 

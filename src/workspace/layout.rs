@@ -5,12 +5,14 @@
 //! <root>/.vault/<host>/<owner>/<repo>.git/       vault; in its innkeeper/:
 //!     repository.json   which repository this is; written before it is renamed in
 //!     checkouts/<slug>.json   the journal of one checkout
+//!     archives/<id>.json      an archive being made or deleted
 //!     ctl/              the private view of the shared clone
 //!     views/<slug>/     private views of clones
 //! <root>/.worktrees/<host>/<owner>/<repo>/<slug>/
 //! <root>/.work-items/<slug>/<host>/<owner>/<repo>/
 //! <root>/.staging/<nonce>/                       in the making
 //! <root>/.trash/<id>/                            to be deleted
+//! <root>/.archive/<slug>/<id>/                    what a removed checkout held
 //! ```
 
 use std::fs;
@@ -136,6 +138,11 @@ impl Layout {
     /// Returns what holds what is to be deleted.
     pub fn trash(&self) -> PathBuf {
         self.root.join(".trash")
+    }
+
+    /// Returns what holds all archives.
+    pub fn archives(&self) -> PathBuf {
+        self.root.join(".archive")
     }
 
     /// Returns the configuration of the daemon's git.

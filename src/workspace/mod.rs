@@ -27,6 +27,7 @@
 //!    in the journal.
 //! 4. A commit counts as the remote's only if a ref of the vault reaches it.
 
+pub mod archive;
 mod clone;
 mod error;
 pub mod facts;
@@ -59,6 +60,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tokio_util::sync::CancellationToken;
 
+pub use archive::Restored;
 pub use error::WorkspaceError;
 pub use gate::{Facts, Inspection};
 pub use layout::{Layout, RepoPath};

@@ -11,7 +11,9 @@ use super::identity::{NONCE_FILE, read_line};
 use super::journal::{self, Journal, Phase};
 use super::layout::{Layout, names_in};
 use super::repository::{Repository, SCRATCH_VIEW};
-use super::{Inner, Opened, Workspace, WorkspaceError, blocking, shared, update, vault, worktree};
+use super::{
+    Inner, Opened, Workspace, WorkspaceError, archive, blocking, shared, update, vault, worktree,
+};
 use crate::domain::checkout::Strategy;
 use crate::domain::code::FailureCode;
 use crate::files::{self, LockError, LockFile};
@@ -204,6 +206,7 @@ fn recover_one(layout: &Layout, repository: &Repository) -> (OpenReport, Vec<Str
         vault.clone(),
         vault.join("innkeeper"),
         journal::dir_of(vault),
+        archive::marks_of(vault),
         repository.shared.clone(),
     ];
     for dir in &written {

@@ -41,6 +41,8 @@ pub struct WorkspaceOptions {
     pub missing_branch: MissingBranch,
     /// Ignored files that may be thrown away, as gitignore patterns.
     pub regenerable: Vec<String>,
+    /// The most bytes that one archive may take on disk; what is larger is kept.
+    pub archive_max_bytes: u64,
     /// Transports allowed for a host beside `https` and `ssh`: the scheme of
     /// the host's configured clone URL.
     pub protocols: BTreeMap<String, Vec<String>>,
@@ -62,6 +64,7 @@ impl WorkspaceOptions {
             min_free_inodes: 50_000,
             missing_branch: MissingBranch::Fail,
             regenerable: Vec::new(),
+            archive_max_bytes: 268_435_456,
             protocols: BTreeMap::new(),
             environment: None,
         }

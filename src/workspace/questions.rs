@@ -53,6 +53,15 @@ impl Workspace {
         listed.await.unwrap_or_default()
     }
 
+    /// Returns whether there may be archives below the root. Does not open it:
+    /// a root that nothing stands below any more is left alone.
+    pub async fn may_have_archives(&self) -> bool {
+        let archives = self.layout().archives();
+        blocking(move || Ok(archives.is_dir()))
+            .await
+            .unwrap_or(false)
+    }
+
     /// Asks the remote whether a number is that of a pull request.
     ///
     /// # Errors

@@ -16,31 +16,41 @@
 //! done by whoever comes next, [`Workspace::cleanup`] or
 //! [`Workspace::recover_removals`].
 //!
-//! Here everything at risk is kept and nothing is touched.
+//! If something is at risk and may be archived, that is done after the first
+//! look; the archive is there for good once the removal is gone through with, and
+//! is taken away again if it is undone ([`super::archive`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::gate::{Answer, Facts, Gate, Seen, inside, is_same, reasons, require_names};
+use super::archive::{Refusal, Subject};
+use super::gate::{
+    Answer, Facts, Gate, Seen, Sight, fingerprint, inside, is_same, reasons, require_names,
+};
 use super::identity::{Located, NONCE_FILE, read_line};
 use super::journal::{Journal, Phase};
 use super::landed::Landed;
 use super::layout::Layout;
-use super::probe::asked::Form;
+use super::probe::asked::{Form, Status};
 use super::probe::operation::operations;
 use super::probe::private::Private;
 use super::probe::read::{SMALL_BYTES_MAX, read_if_present};
+use super::probe::status::Entry;
 use super::probe::submodule::{self, Asker};
 use super::probe::tips;
+use super::probe::walk::walk_git_dir;
 use super::repository::Repository;
 use super::worktree::{self, holder_of};
-use super::{Inner, Workspace, WorkspaceError, blocking, shared, trash, vault};
+use super::{Inner, Workspace, WorkspaceError, archive, blocking, shared, trash, vault};
+use crate::domain::archive::{ArchiveSummary, AtRisk, Decision, decide};
 use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
 use crate::domain::gate::Verdict;
@@ -50,15 +60,24 @@ use crate::files;
 use crate::git::ctl;
 
 /// What became of a checkout that was to go.
+#[allow(clippy::large_enum_variant)] // it is made once a removal, and never kept
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cleanup {
     /// Directory, record and branch are gone.
     Cleaned {
+        /// The archive of what existed only there.
+        archive: Option<ArchiveSummary>,
         /// How many bytes it took, if that is known.
         bytes: Option<u64>,
     },
-    /// It stays as it is, for these reasons.
-    Kept(Vec<Kept>),
+    /// It stays as it is.
+    Kept {
+        /// Why.
+        reasons: Vec<Kept>,
+        /// The fingerprint of what was seen, which [`AtRisk::Consent`] takes;
+        /// none if consent would not help.
+        token: Option<String>,
+    },
     /// There was nothing left to remove.
     AlreadyGone,
 }
@@ -70,7 +89,8 @@ const RECENT_NS: i128 = 50_000_000;
 const RECENT_COARSE_NS: i128 = 2_000_000_000;
 
 impl Workspace {
-    /// Removes a checkout if nothing in it is at risk.
+    /// Removes a checkout if nothing in it is at risk, or if what is at risk
+    /// may be archived and was.
     ///
     /// Can be called again at any time: what an earlier call or a crash left
     /// half-done is first undone or gone through with.
@@ -88,14 +108,16 @@ impl Workspace {
         &self,
         record: &CheckoutRecord,
         facts: &Facts,
+        at_risk: &AtRisk,
         cancel: &CancellationToken,
     ) -> Result<Cleanup, WorkspaceError> {
         let cancel = cancel.child_token();
         let _cancelled_when_dropped = cancel.clone().drop_guard();
         let inner = self.opened(&cancel).await?;
-        let (this, record, facts) = (self.clone(), record.clone(), facts.clone());
+        let (this, record, facts, at_risk) =
+            (self.clone(), record.clone(), facts.clone(), at_risk.clone());
         let work = async move {
-            let outcome = remove(&inner, &record, &facts, &cancel).await?;
+            let outcome = remove(&inner, &record, &facts, &at_risk, &cancel).await?;
             if let Cleanup::Cleaned { .. } = outcome {
                 tokio::spawn(async move {
                     // Told in the log; the next sweep tries again.
@@ -116,10 +138,11 @@ impl Workspace {
         &self,
         record: &CheckoutRecord,
         facts: &Facts,
+        at_risk: &AtRisk,
         cancel: &CancellationToken,
     ) -> Result<Cleanup, WorkspaceError> {
         require_strategy(record, Strategy::Worktree)?;
-        self.cleanup(record, facts, cancel).await
+        self.cleanup(record, facts, at_risk, cancel).await
     }
 
     /// Removes a checkout that is a clone; see [`Workspace::cleanup`].
@@ -131,10 +154,11 @@ impl Workspace {
         &self,
         record: &CheckoutRecord,
         facts: &Facts,
+        at_risk: &AtRisk,
         cancel: &CancellationToken,
     ) -> Result<Cleanup, WorkspaceError> {
         require_strategy(record, Strategy::Clone)?;
-        self.cleanup(record, facts, cancel).await
+        self.cleanup(record, facts, at_risk, cancel).await
     }
 
     /// Undoes or finishes the removals that a crash interrupted, and returns
@@ -166,12 +190,13 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<Vec<String>, Workspace
                 }
                 match settle(layout, &repository, journal, &[]) {
                     Ok(Settled::PutBack(_)) => undone.push(slug),
-                    Ok(Settled::Finished) => {}
+                    Ok(Settled::Finished(_)) => {}
                     Err(error) => {
                         tracing::warn!(slug, %error, "A removal that was interrupted could not be settled.");
                     }
                 }
             }
+            archive::settle(layout, &repository.vault, None);
         }
         Ok(undone)
     })
@@ -189,13 +214,17 @@ fn require_strategy(record: &CheckoutRecord, strategy: Strategy) -> Result<(), W
 }
 
 fn kept(code: KeepReason, why: impl Into<String>) -> Cleanup {
-    Cleanup::Kept(vec![Kept::new(code, [why.into()])])
+    Cleanup::Kept {
+        reasons: vec![Kept::new(code, [why.into()])],
+        token: None,
+    }
 }
 
 async fn remove(
     inner: &Arc<Inner>,
     record: &CheckoutRecord,
     facts: &Facts,
+    at_risk: &AtRisk,
     cancel: &CancellationToken,
 ) -> Result<Cleanup, WorkspaceError> {
     if let Err(why) = require_names(record) {
@@ -226,29 +255,89 @@ async fn remove(
     let record = match start {
         Start::Done(outcome) => return Ok(outcome),
         Start::Missing(record) => {
-            return remove_missing(inner, &layout, &repository, &record, facts, cancel).await;
+            let missing = Missing {
+                inner,
+                layout: &layout,
+                repository: &repository,
+                record: &record,
+                facts,
+            };
+            let outcome = missing.remove(at_risk, cancel).await;
+            settle_archives(&layout, &repository, &record).await?;
+            return outcome;
         }
         Start::Ready(record) => record,
     };
 
     let gate = Gate::new(inner, &repository, facts)?;
-    let sight = gate.look(&record, Form::Paranoid, cancel).await?;
-    if let Verdict::Keep(reasons) = sight.inspection.verdict {
-        return Ok(Cleanup::Kept(reasons));
+    let Sight { inspection, seen } = gate.look(&record, Form::Paranoid, cancel).await?;
+    let reasons = match inspection.verdict {
+        Verdict::Removable => Vec::new(),
+        Verdict::Keep(reasons) => reasons,
+    };
+    let fingerprint = seen.as_ref().map(|_| inspection.fingerprint.as_str());
+    let archives = !reasons.is_empty();
+    if archives && let Decision::Keep { token } = decide(at_risk, &reasons, fingerprint) {
+        return Ok(Cleanup::Kept { reasons, token });
     }
-    let Some(seen) = sight.seen else {
+    let Some(seen) = seen else {
         return Ok(kept(KeepReason::ProbeFailed, "it was not seen whole"));
     };
     if cancel.is_cancelled() {
         return Err(WorkspaceError::Cancelled);
     }
+    let archive = if archives {
+        let subject = Subject {
+            gate: &gate,
+            layout: &layout,
+            record: &record,
+            located: &seen.located,
+            private: Arc::clone(&seen.private),
+            status: Some(&seen.status.entries),
+            nested: &seen.tree.nested,
+            reasons: &reasons,
+        };
+        match subject.archive(cancel).await? {
+            Ok(summary) => Some(summary),
+            Err(refusal) => return Ok(refused(inner, reasons, refusal)),
+        }
+    } else {
+        None
+    };
     let removal = Removal {
         gate: &gate,
         layout: &layout,
         record: &record,
         id: format!("{}-{}", record.slug, super::nonce()),
+        archive,
     };
-    removal.run(seen, cancel).await
+    let outcome = removal.run(seen, cancel).await;
+    settle_archives(&layout, &repository, &record).await?;
+    outcome
+}
+
+/// What stays because no archive could be made of it.
+fn refused(inner: &Inner, mut reasons: Vec<Kept>, refusal: Refusal) -> Cleanup {
+    reasons.push(refusal.kept(inner.options.archive_max_bytes));
+    Cleanup::Kept {
+        reasons,
+        token: None,
+    }
+}
+
+/// Keeps the archive of a checkout that is gone, and takes that of one that
+/// stays away: the journal says which.
+async fn settle_archives(
+    layout: &Layout,
+    repository: &Arc<Repository>,
+    record: &CheckoutRecord,
+) -> Result<(), WorkspaceError> {
+    let (layout, repository, slug) = (layout.clone(), Arc::clone(repository), record.slug.clone());
+    blocking(move || {
+        archive::settle(&layout, &repository.vault, Some(&slug));
+        Ok(())
+    })
+    .await
 }
 
 /// Where a removal begins.
@@ -269,22 +358,26 @@ fn start(
     heads: &[String],
 ) -> Result<Start, WorkspaceError> {
     let Some(journal) = Journal::read(&repository.vault, &record.slug)? else {
-        let there = exists(&record.path)?;
-        return Ok(Start::Done(if there {
+        let outcome = if exists(&record.path)? {
             kept(
                 KeepReason::IdentityMismatch,
                 "the workspace does not know it",
             )
         } else {
-            Cleanup::AlreadyGone
-        }));
+            archive::settle(layout, &repository.vault, Some(&record.slug));
+            gone(layout, record)
+        };
+        return Ok(Start::Done(outcome));
     };
     if !is_same(&journal.record, record) {
         let why = "the workspace remembers another checkout under its name";
         return Ok(Start::Done(kept(KeepReason::IdentityMismatch, why)));
     }
-    let record = match journal.phase {
-        Phase::Ready => journal.record,
+    let record = match journal.phase.clone() {
+        Phase::Ready => {
+            archive::settle(layout, &repository.vault, Some(&record.slug));
+            journal.record
+        }
         Phase::Preparing { .. } => {
             worktree::undo(layout, repository, &record.slug)?;
             return Ok(Start::Done(Cleanup::AlreadyGone));
@@ -293,12 +386,20 @@ fn start(
             let why = "it is being moved to another commit";
             return Ok(Start::Done(kept(KeepReason::ProbeFailed, why)));
         }
-        Phase::Removing { .. } => match settle(layout, repository, journal, heads)? {
-            Settled::Finished => {
-                return Ok(Start::Done(Cleanup::Cleaned { bytes: None }));
+        Phase::Removing { .. } => {
+            let settled = settle(layout, repository, journal, heads)?;
+            archive::settle(layout, &repository.vault, Some(&record.slug));
+            match settled {
+                Settled::Finished(archive) => {
+                    let archive = archive.and_then(|id| archive::summary(layout, &id).ok());
+                    return Ok(Start::Done(Cleanup::Cleaned {
+                        archive,
+                        bytes: None,
+                    }));
+                }
+                Settled::PutBack(record) => *record,
             }
-            Settled::PutBack(record) => *record,
-        },
+        }
     };
     if !exists(&record.path)? {
         return Ok(Start::Missing(record));
@@ -309,9 +410,22 @@ fn start(
     Ok(Start::Ready(record))
 }
 
+/// What is said of a checkout of which nothing is left: a removal that was
+/// interrupted after its last step may not have told of its archive.
+fn gone(layout: &Layout, record: &CheckoutRecord) -> Cleanup {
+    match archive::of_checkout(layout, record) {
+        Some(archive) => Cleanup::Cleaned {
+            archive: Some(archive),
+            bytes: None,
+        },
+        None => Cleanup::AlreadyGone,
+    }
+}
+
 /// What became of an interrupted removal.
 enum Settled {
-    Finished,
+    /// With the archive that holds what was in it.
+    Finished(Option<String>),
     PutBack(Box<CheckoutRecord>),
 }
 
@@ -323,7 +437,7 @@ fn settle(
     journal: Journal,
     heads: &[String],
 ) -> Result<Settled, WorkspaceError> {
-    let Phase::Removing { trash: id } = &journal.phase else {
+    let Phase::Removing { trash: id, archive } = &journal.phase else {
         return Ok(Settled::PutBack(Box::new(journal.record)));
     };
     let record = &journal.record;
@@ -337,8 +451,8 @@ fn settle(
         Strategy::Clone => nowhere,
     };
     if goes_on {
-        finish(layout, repository, record, id, heads)?;
-        return Ok(Settled::Finished);
+        finish(layout, repository, record, id, heads, archive.as_deref())?;
+        return Ok(Settled::Finished(archive.clone()));
     }
     if exists(&in_trash)? {
         put_back(&in_trash, record)?;
@@ -381,6 +495,7 @@ struct Removal<'a> {
     layout: &'a Layout,
     record: &'a CheckoutRecord,
     id: String,
+    archive: Option<ArchiveSummary>,
 }
 
 impl Removal<'_> {
@@ -388,18 +503,25 @@ impl Removal<'_> {
         let bytes = seen.tree.bytes;
         let in_trash = self.layout.trash().join(&self.id);
         let repository = self.gate.repository;
-        let (repo, record, to, id) = (
+        let archive = self.archive.as_ref().map(|archive| archive.id.clone());
+        let (repo, record, to) = (
             Arc::clone(repository),
             self.record.clone(),
             in_trash.clone(),
-            self.id.clone(),
         );
-        blocking(move || take_away(&repo, &record, &to, &id)).await?;
+        let phase = Phase::Removing {
+            trash: self.id.clone(),
+            archive: archive.clone(),
+        };
+        blocking(move || take_away(&repo, &record, &to, phase)).await?;
 
         let again = self.look_again(seen, &in_trash, cancel).await;
         let stays = match again {
             Ok(reasons) if reasons.is_empty() => None,
-            Ok(reasons) => Some(Ok(Cleanup::Kept(reasons))),
+            Ok(reasons) => Some(Ok(Cleanup::Kept {
+                reasons,
+                token: None,
+            })),
             Err(error) => Some(Err(error)),
         };
         let (repo, layout, record, id, heads) = (
@@ -419,10 +541,13 @@ impl Removal<'_> {
         }
         blocking(move || {
             commit(&layout, &repo, &record, &id)?;
-            finish(&layout, &repo, &record, &id, &heads)
+            finish(&layout, &repo, &record, &id, &heads, archive.as_deref())
         })
         .await?;
-        Ok(Cleanup::Cleaned { bytes: Some(bytes) })
+        Ok(Cleanup::Cleaned {
+            archive: self.archive.clone(),
+            bytes: Some(bytes),
+        })
     }
 
     /// Looks at what was renamed: it must be what was judged, to the byte.
@@ -455,7 +580,7 @@ impl Removal<'_> {
             })
             .await?;
             match made {
-                Ok(private) => private,
+                Ok(private) => Arc::new(private),
                 Err(why) => return Ok(reasons([(KeepReason::ProbeFailed, vec![why])])),
             }
         } else {
@@ -486,8 +611,9 @@ impl Removal<'_> {
             return Err(WorkspaceError::Cancelled);
         }
         let mut found = or_failed(processes);
+        let inside_too: Vec<&PathBuf> = submodules.iter().chain(&seen.tree.nested).collect();
         match &asked {
-            Ok(status) if *status == seen.status => {}
+            Ok(status) if is_same_status(status, &seen.status, &inside_too) => {}
             _ => {
                 let files = self.gate.classify(&private, &asked, &walks);
                 found.extend(or_failed(files.seen));
@@ -511,6 +637,21 @@ impl Removal<'_> {
     }
 }
 
+/// Whether two looks at the same files said the same. A submodule or a nested
+/// repository that is found by a path may not be found from the trash; what is in
+/// it is compared by the walks.
+fn is_same_status(one: &Status, other: &Status, inside: &[&PathBuf]) -> bool {
+    let without = |status: &Status| -> Vec<Entry> {
+        let is_inside = |entry: &Entry| {
+            let path = Path::new(OsStr::from_bytes(&entry.path));
+            inside.iter().any(|one| path.starts_with(one))
+        };
+        let entries = status.entries.iter();
+        entries.filter(|one| !is_inside(one)).cloned().collect()
+    };
+    one == other || (!inside.is_empty() && without(one) == without(other))
+}
+
 fn changed() -> Vec<Kept> {
     let why = "it was changed while it was looked at".to_owned();
     reasons([(KeepReason::ProbeFailed, vec![why])])
@@ -525,11 +666,8 @@ fn take_away(
     repository: &Repository,
     record: &CheckoutRecord,
     in_trash: &Path,
-    id: &str,
+    phase: Phase,
 ) -> Result<(), WorkspaceError> {
-    let phase = Phase::Removing {
-        trash: id.to_owned(),
-    };
     Journal::new(phase, record.clone()).write(&repository.vault)?;
     let renamed = rename_the_one(record, in_trash);
     if renamed.is_err() {
@@ -628,10 +766,12 @@ fn finish(
     record: &CheckoutRecord,
     id: &str,
     heads: &[String],
+    archive: Option<&str>,
 ) -> Result<(), WorkspaceError> {
     let trash = layout.trash();
     if record.strategy == Strategy::Worktree && exists(&repository.shared)? {
-        drop_branch(repository, record, heads)?;
+        let archived = archive.map(|id| archive::branches(layout, id));
+        drop_branch(repository, record, heads, &archived.unwrap_or_default())?;
         if exists(&trash.join(id))? {
             files::rename_noreplace(&trash.join(id), &trash::deleting(&trash, id))?;
         }
@@ -659,12 +799,13 @@ fn left(path: &Path) -> WorkspaceError {
 }
 
 /// Deletes the branch that the preparation made: only if nobody else has it,
-/// it is not the default branch, and its commits are not at risk; and only at
-/// the commit of which that was found. Otherwise it stays.
+/// it is not the default branch, and its commits are archived or not at risk; and
+/// only at the commit of which that was found. Otherwise it stays.
 fn drop_branch(
     repository: &Repository,
     record: &CheckoutRecord,
     heads: &[String],
+    archived: &BTreeMap<String, String>,
 ) -> Result<(), WorkspaceError> {
     let Some(branch) = record.branch.as_ref().filter(|_| record.branch_created) else {
         return Ok(());
@@ -689,10 +830,13 @@ fn drop_branch(
         vault: &repository.vault,
         heads,
     };
-    let at_risk = landed
-        .at_risk(&BTreeSet::from([tip.to_string()]))
-        .map_err(|error| WorkspaceError::new(FailureCode::Internal, error.to_string()))?;
-    if !at_risk.is_empty() {
+    let is_archived = archived.get(branch) == Some(&tip.to_string());
+    let is_at_risk = !is_archived
+        && !landed
+            .at_risk(&BTreeSet::from([tip.to_string()]))
+            .map_err(|error| WorkspaceError::new(FailureCode::Internal, error.to_string()))?
+            .is_empty();
+    if is_at_risk {
         tracing::info!(
             branch,
             "Kept a branch that moved while its checkout was removed."
@@ -710,92 +854,159 @@ fn drop_branch(
     }
 }
 
-/// Removes what is left of a checkout whose directory is gone, unless it holds
-/// what is nowhere else.
-async fn remove_missing(
-    inner: &Arc<Inner>,
-    layout: &Layout,
-    repository: &Arc<Repository>,
-    record: &CheckoutRecord,
-    facts: &Facts,
-    cancel: &CancellationToken,
-) -> Result<Cleanup, WorkspaceError> {
-    let admin = worktree::admin_dir(repository, &record.slug);
-    if record.strategy == Strategy::Clone || !exists(&admin)? {
-        let (repo, place, stored, heads) = (
-            Arc::clone(repository),
-            layout.clone(),
-            record.clone(),
-            facts.heads.clone(),
-        );
-        blocking(move || finish(&place, &repo, &stored, &stored.nonce, &heads)).await?;
-        return Ok(Cleanup::AlreadyGone);
-    }
-    if !is_ours(&admin, record) {
-        let why = "its directory is gone, and git's record is another's";
-        return Ok(kept(KeepReason::IdentityMismatch, why));
-    }
-    let back = read_line(&admin.join("gitdir")).unwrap_or_default();
-    if Path::new(&back) != record.path.join(".git") {
-        let why = format!("git's record says that it is at `{back}`");
-        return Ok(kept(KeepReason::IdentityMismatch, why));
-    }
-    let lock = read_if_present(&admin.join("locked"), SMALL_BYTES_MAX)?.unwrap_or_default();
-    let lock = String::from_utf8_lossy(&lock);
-    if !lock.is_empty() && !lock.contains(&format!("(nonce {})", record.nonce)) {
-        return Ok(kept(KeepReason::Locked, lock.trim_end()));
-    }
-    let gate = Gate::new(inner, repository, facts)?;
-    let located = Located {
-        path: record.path.clone(),
-        admin,
-        common: repository.shared.clone(),
-    };
-    let found = left_in_record(&gate, &located, record, cancel).await?;
-    if !found.is_empty() {
-        return Ok(Cleanup::Kept(found));
-    }
-    let (repo, place, stored, heads) = (
-        Arc::clone(repository),
-        layout.clone(),
-        record.clone(),
-        facts.heads.clone(),
-    );
-    blocking(move || {
-        let id = format!("{}-{}", stored.slug, super::nonce());
-        let phase = Phase::Removing { trash: id.clone() };
-        Journal::new(phase, stored.clone()).write(&repo.vault)?;
-        drop_record(&repo, &stored, &id)?;
-        finish(&place, &repo, &stored, &id, &heads)
-    })
-    .await?;
-    Ok(Cleanup::AlreadyGone)
+/// What is left of a checkout whose directory is gone.
+struct Missing<'a> {
+    inner: &'a Arc<Inner>,
+    layout: &'a Layout,
+    repository: &'a Arc<Repository>,
+    record: &'a CheckoutRecord,
+    facts: &'a Facts,
 }
 
 /// What git's record of a missing directory holds that is nowhere else.
+struct Left {
+    reasons: Vec<Kept>,
+    /// None if it was not seen whole.
+    seen: Option<(Arc<Private>, String)>,
+}
+
+impl Missing<'_> {
+    /// Removes it, unless it holds what is nowhere else and may not be archived.
+    async fn remove(
+        &self,
+        at_risk: &AtRisk,
+        cancel: &CancellationToken,
+    ) -> Result<Cleanup, WorkspaceError> {
+        let (repository, record) = (self.repository, self.record);
+        let admin = worktree::admin_dir(repository, &record.slug);
+        if record.strategy == Strategy::Clone || !exists(&admin)? {
+            let nonce = record.nonce.clone();
+            self.finish(nonce, None, false).await?;
+            return Ok(Cleanup::AlreadyGone);
+        }
+        if let Err(kept) = self.require_ours(&admin)? {
+            return Ok(kept);
+        }
+        let gate = Gate::new(self.inner, repository, self.facts)?;
+        let located = Located {
+            path: record.path.clone(),
+            admin,
+            common: repository.shared.clone(),
+        };
+        let Left { reasons, seen } = left_in_record(&gate, &located, record, cancel).await?;
+        let fingerprint = seen.as_ref().map(|(_, fingerprint)| fingerprint.as_str());
+        let mut archive = None;
+        if !reasons.is_empty() {
+            if let Decision::Keep { token } = decide(at_risk, &reasons, fingerprint) {
+                return Ok(Cleanup::Kept { reasons, token });
+            }
+            let Some((private, _)) = seen else {
+                return Ok(kept(KeepReason::ProbeFailed, "it was not seen whole"));
+            };
+            let subject = Subject {
+                gate: &gate,
+                layout: self.layout,
+                record,
+                located: &located,
+                private,
+                status: None,
+                nested: &[],
+                reasons: &reasons,
+            };
+            match subject.archive(cancel).await? {
+                Ok(summary) => archive = Some(summary),
+                Err(refusal) => return Ok(refused(self.inner, reasons, refusal)),
+            }
+        }
+        let id = format!("{}-{}", record.slug, super::nonce());
+        self.finish(id, archive.as_ref().map(|one| one.id.clone()), true)
+            .await?;
+        Ok(match archive {
+            Some(archive) => Cleanup::Cleaned {
+                archive: Some(archive),
+                bytes: None,
+            },
+            None => Cleanup::AlreadyGone,
+        })
+    }
+
+    fn require_ours(&self, admin: &Path) -> Result<Result<(), Cleanup>, WorkspaceError> {
+        let record = self.record;
+        if !is_ours(admin, record) {
+            let why = "its directory is gone, and git's record is another's";
+            return Ok(Err(kept(KeepReason::IdentityMismatch, why)));
+        }
+        let back = read_line(&admin.join("gitdir")).unwrap_or_default();
+        if Path::new(&back) != record.path.join(".git") {
+            let why = format!("git's record says that it is at `{back}`");
+            return Ok(Err(kept(KeepReason::IdentityMismatch, why)));
+        }
+        let lock = read_if_present(&admin.join("locked"), SMALL_BYTES_MAX)?.unwrap_or_default();
+        let lock = String::from_utf8_lossy(&lock);
+        if !lock.is_empty() && !lock.contains(&format!("(nonce {})", record.nonce)) {
+            return Ok(Err(kept(KeepReason::Locked, lock.trim_end())));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Takes the record away, if there is one, and forgets the checkout.
+    async fn finish(
+        &self,
+        id: String,
+        archive: Option<String>,
+        has_record: bool,
+    ) -> Result<(), WorkspaceError> {
+        let (repo, place, stored, heads) = (
+            Arc::clone(self.repository),
+            self.layout.clone(),
+            self.record.clone(),
+            self.facts.heads.clone(),
+        );
+        blocking(move || {
+            if has_record {
+                let phase = Phase::Removing {
+                    trash: id.clone(),
+                    archive: archive.clone(),
+                };
+                Journal::new(phase, stored.clone()).write(&repo.vault)?;
+                drop_record(&repo, &stored, &id)?;
+            }
+            finish(&place, &repo, &stored, &id, &heads, archive.as_deref())
+        })
+        .await
+    }
+}
+
 async fn left_in_record(
     gate: &Gate<'_>,
     located: &Located,
     record: &CheckoutRecord,
     cancel: &CancellationToken,
-) -> Result<Vec<Kept>, WorkspaceError> {
+) -> Result<Left, WorkspaceError> {
     let (scratch, place, stored) = (gate.scratch(&record.slug), located.clone(), record.clone());
     let asked = blocking(move || {
         let ask = || -> Result<_, String> {
+            let walked = walk_git_dir(&place.admin).map_err(|error| error.to_string())?;
             let operations = operations(&place.admin).map_err(|error| error.to_string())?;
             let private = Private::make(&scratch, &place.common, &place.admin)
                 .map_err(|error| error.to_string())?;
             let tips = tips::tips(&place, &stored, &private)?;
             let stash = tips::stashed(&place, &stored, &private, &tips)?;
             let staged = tips::staged(&private)?;
-            Ok((operations, private, tips, stash, staged))
+            let seen = fingerprint([walked.fingerprint].into_iter(), Some(&tips), &stash);
+            Ok((operations, private, tips, stash, staged, seen))
         };
         Ok(ask())
     })
     .await?;
-    let (operations, private, tips, stash, staged) = match asked {
+    let (operations, private, tips, stash, staged, seen) = match asked {
         Ok(asked) => asked,
-        Err(why) => return Ok(reasons([(KeepReason::ProbeFailed, vec![why])])),
+        Err(why) => {
+            return Ok(Left {
+                reasons: reasons([(KeepReason::ProbeFailed, vec![why])]),
+                seen: None,
+            });
+        }
     };
     let mut found = reasons([
         (
@@ -821,7 +1032,10 @@ async fn left_in_record(
         .map(|found| reasons([(KeepReason::SubmoduleUnlanded, found)]));
     let _ = fs::remove_dir(asker.scratch);
     found.extend(or_failed(inside));
-    Ok(found)
+    Ok(Left {
+        reasons: found,
+        seen: Some((Arc::new(private), seen)),
+    })
 }
 
 /// Returns what the gate is told when nothing but the remote is known.

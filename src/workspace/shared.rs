@@ -293,17 +293,7 @@ fn ordinary_settings(found: &str, ours: &str) -> (String, Vec<String>) {
             && pair.0 != "branch.autosetupmerge")
             || pair.0 == "remote.origin.gh-resolved";
         if ordinary && setting.is_whole {
-            let head = match &setting.subsection {
-                Some(subsection) => format!("[{} {}]", setting.section, quoted(subsection)),
-                None => format!("[{}]", setting.section),
-            };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                kept,
-                "{head}\n\t{} = {}",
-                setting.name,
-                quoted(&setting.value)
-            );
+            push_setting(&mut kept, &setting);
         } else {
             dropped.push(pair.0);
         }
@@ -312,6 +302,92 @@ fn ordinary_settings(found: &str, ours: &str) -> (String, Vec<String>) {
     dropped.sort();
     dropped.dedup();
     (kept, dropped)
+}
+
+/// What a sparse checkout needs to stay one.
+const SPARSE: [&str; 3] = [
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "index.sparse",
+];
+
+/// Returns those settings of a checkout's own configuration that an agent may
+/// have set, that run nothing and lead nowhere else, and that are not in `ours`.
+pub(super) fn harmless_settings(found: &str, ours: &str) -> String {
+    let ours: Vec<(String, String)> = settings(ours)
+        .into_iter()
+        .map(|setting| (setting.key(), setting.value))
+        .collect();
+    let mut kept = String::new();
+    for setting in settings(found) {
+        let key = setting.key();
+        let harmless = ORDINARY.contains(&setting.section.as_str())
+            || is_of_submodule(&setting)
+            || (setting.subsection.is_none() && SPARSE.contains(&key.as_str()));
+        if harmless && setting.is_whole && !ours.contains(&(key, setting.value.clone())) {
+            push_setting(&mut kept, &setting);
+        }
+    }
+    kept
+}
+
+/// What a submodule's repository needs and what leads nowhere but to its remote.
+const OF_SUBMODULES: [&str; 10] = [
+    "core.repositoryformatversion",
+    "core.filemode",
+    "core.bare",
+    "core.logallrefupdates",
+    "core.ignorecase",
+    "core.symlinks",
+    "core.worktree",
+    "extensions.worktreeconfig",
+    "extensions.objectformat",
+    "submodule.active",
+];
+
+/// Returns the configuration of a submodule's repository without what could run
+/// something; as it is, if nothing in it could.
+pub(super) fn tamed(text: &str) -> String {
+    let all = settings(text);
+    let is_harmless = |setting: &Setting| {
+        let of_remote = setting.section == "remote"
+            && matches!(setting.name.to_lowercase().as_str(), "url" | "fetch");
+        setting.is_whole
+            && (ORDINARY.contains(&setting.section.as_str())
+                || is_of_submodule(setting)
+                || of_remote
+                || OF_SUBMODULES.contains(&setting.key().as_str()))
+    };
+    if all.iter().all(is_harmless) {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for setting in all.iter().filter(|setting| is_harmless(setting)) {
+        push_setting(&mut kept, setting);
+    }
+    kept
+}
+
+/// Which submodules are active, and where they come from; not how they are
+/// updated, which can be a command.
+fn is_of_submodule(setting: &Setting) -> bool {
+    setting.section == "submodule"
+        && setting.subsection.is_some()
+        && matches!(setting.name.to_lowercase().as_str(), "active" | "url")
+}
+
+fn push_setting(text: &mut String, setting: &Setting) {
+    let head = match &setting.subsection {
+        Some(subsection) => format!("[{} {}]", setting.section, quoted(subsection)),
+        None => format!("[{}]", setting.section),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{head}\n\t{} = {}",
+        setting.name,
+        quoted(&setting.value)
+    );
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

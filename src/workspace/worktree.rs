@@ -171,7 +171,11 @@ fn put_in_place(
 }
 
 /// Writes git's record of the worktree, outside `worktrees/`.
-fn write_record(new: &Path, admin: &Path, record: &CheckoutRecord) -> Result<(), WorkspaceError> {
+pub(super) fn write_record(
+    new: &Path,
+    admin: &Path,
+    record: &CheckoutRecord,
+) -> Result<(), WorkspaceError> {
     debug_assert!(!admin.starts_with(new), "the record is made elsewhere");
     files::create_dirs(&new.join("refs"))?;
     files::create_dirs(&new.join("logs"))?;
@@ -477,7 +481,7 @@ pub(super) fn admin_dir(repository: &Repository, slug: &str) -> PathBuf {
     repository.shared.join("worktrees").join(slug)
 }
 
-fn new_dir(repository: &Repository, record: &CheckoutRecord) -> PathBuf {
+pub(super) fn new_dir(repository: &Repository, record: &CheckoutRecord) -> PathBuf {
     repository
         .shared
         .join(shared::NEW)

@@ -77,6 +77,18 @@ impl Inn {
         )
     }
 
+    /// As [`Inn::preparing`]; a checkout stays if something exists only in it.
+    pub fn keeping(transport: Transport, strategy: &str) -> Self {
+        Self::with(
+            transport,
+            Config {
+                routing: STARTS_PULL_REQUESTS.into(),
+                workspace: format!("strategy: {strategy}\nremoval: {{ onDirty: keep }}"),
+                ..Config::default()
+            },
+        )
+    }
+
     /// A world that starts pull requests with a session.
     pub fn with_sessions() -> Self {
         Self::with(

@@ -56,7 +56,7 @@ fn a_request_merged_by_a_merge_commit_goes_although_its_branch_is_gone() {
 
 #[test]
 fn commits_of_a_closed_request_that_nobody_else_has_are_kept_until_they_are_pushed() {
-    let mut inn = Inn::preparing(Transport::File, "worktree");
+    let mut inn = Inn::keeping(Transport::File, "worktree");
     let origin = inn.origin("acme", "widgets");
     let first = origin.pull_request(1, "topic");
     inn.start();

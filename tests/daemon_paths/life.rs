@@ -6,7 +6,7 @@ use crate::support::payloads::PullRequest;
 /// Everything that happens to a request of the repository's own branch while no
 /// session runs.
 fn lives_and_ends(transport: Transport, strategy: &str) {
-    let mut inn = Inn::preparing(transport, strategy);
+    let mut inn = Inn::keeping(transport, strategy);
     let origin = inn.origin("acme", "widgets");
     let first = origin.pull_request(1, "topic");
     inn.start();

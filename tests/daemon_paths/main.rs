@@ -7,7 +7,10 @@
 mod support;
 
 mod inn;
+mod work;
 
+mod archives;
+mod archives_kept;
 mod commands;
 mod hostile;
 mod issues;

@@ -7,7 +7,7 @@ use crate::support::world::{Config, git_output};
 /// The head of a fork is fetched through the base repository, stays detached in a
 /// clone, and cannot be pushed anywhere by accident.
 fn of_a_fork(transport: Transport) {
-    let mut inn = Inn::preparing(transport, "worktree");
+    let mut inn = Inn::keeping(transport, "worktree");
     let origin = inn.origin("acme", "widgets");
     let main = origin.bare_git(&["rev-parse", "main"]);
     let head = origin.fork_pull_request(2);

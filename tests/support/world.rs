@@ -119,7 +119,10 @@ sessions:
             indented(&config.sessions, 2),
             config.other
         );
-        std::fs::write(self.config_file(), &self.yaml).expect("the configuration is written");
+        // Renamed into place: a daemon must not read half of it.
+        let written = self.root.join("innkeeper.yaml.new");
+        std::fs::write(&written, &self.yaml).expect("the configuration is written");
+        std::fs::rename(&written, self.config_file()).expect("it takes the old one's place");
     }
 
     /// Returns the world's directory.

@@ -5,6 +5,7 @@
 //! first that is not as it says ends the demonstration.
 
 mod origin;
+mod snapshot;
 mod story;
 mod webhook;
 

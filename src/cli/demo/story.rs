@@ -8,10 +8,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::origin::{BRANCH, Origin};
+use super::snapshot::Snapshot;
 use super::webhook::{self, HOST};
 use crate::cli::{Failure, Format, Output};
 use crate::config::{self, Environment};
 use crate::daemon::{Daemon, Options};
+use crate::dispatch::request::Answer;
+use crate::domain::log_event::Source;
 use crate::event_log::{EventFilter, EventReader};
 
 /// How long a step may take.
@@ -162,30 +165,46 @@ impl Story<'_> {
 
         step(
             out,
-            "It is closed while a file and a commit exist only there: the checkout is kept, with reasons.",
+            "It is closed while a file and a commit exist only there: they are archived, then the checkout goes.",
         )?;
+        let before = Snapshot::take(self.origin, &checkout).await?;
         self.send(out, &webhook::pull_request("closed", &pushed, None, false))
             .await?;
-        let kept = self.wait(out, "workspace.kept").await?;
-        let reasons: Vec<&str> = kept["reasons"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|reason| reason["code"].as_str())
-            .collect();
-        ensure!(
-            reasons.contains(&"untracked"),
-            "the new file is no reason: {kept}"
-        );
-        ensure!(
-            reasons.contains(&"unlanded_commits"),
-            "the commit is no reason: {kept}"
-        );
-        ensure!(checkout.join("notes.txt").exists(), "the new file is gone");
+        self.wait(out, "archive.created").await?;
+        let cleaned = self.wait(out, "workspace.cleaned").await?;
+        let archive = text(&cleaned, "archive")?.to_owned();
+        ensure!(!checkout.exists(), "the checkout is still there");
 
         step(
             out,
-            "Its work is committed and pushed with plain git; the next close cleans up.",
+            "The archive is restored: the checkout is what it was, file by file.",
+        )?;
+        line(out, &format!("   innkeeper archive restore {archive}"))?;
+        self.restore(&archive).await?;
+        let restored = self.wait(out, "archive.restored").await?;
+        ensure!(
+            text(&restored, "checkout")? == checkout.display().to_string(),
+            "it was restored somewhere else: {restored}"
+        );
+        let after = Snapshot::take(self.origin, &checkout).await?;
+        ensure!(
+            after == before,
+            "it is not what was removed: {before:?} {after:?}"
+        );
+        ensure!(checkout.join("notes.txt").exists(), "the new file is gone");
+        ensure!(
+            self.origin.git(&checkout, &["rev-parse", "HEAD"]).await? == committed,
+            "the session's commit is gone"
+        );
+        let files = after.files();
+        line(
+            out,
+            &format!("   compared: {files} files, index, HEAD, branch, status, stash: the same"),
+        )?;
+
+        step(
+            out,
+            "Its work is committed and pushed with plain git; the next close has nothing to archive.",
         )?;
         for arguments in [
             &["add", "--all"][..],
@@ -203,10 +222,27 @@ impl Story<'_> {
         );
         self.send(out, &webhook::pull_request("closed", &landed, None, true))
             .await?;
-        self.wait(out, "workspace.cleaned").await?;
+        let cleaned = self.wait(out, "workspace.cleaned").await?;
+        ensure!(
+            cleaned["archive"].is_null(),
+            "something was archived although everything was pushed: {cleaned}"
+        );
         ensure!(!checkout.exists(), "the checkout is still there");
         self.wait(out, "delivery.done").await?;
         Ok(())
+    }
+
+    /// Restores an archive as the command does.
+    async fn restore(&self, archive: &str) -> anyhow::Result<()> {
+        let answer = self
+            .daemon
+            .control()
+            .restore(archive, None, Source::Cli)
+            .await?;
+        match answer {
+            Answer::Restored { differs, .. } if differs.is_empty() => Ok(()),
+            other => bail!("the archive was not restored whole: {other:?}"),
+        }
     }
 
     async fn send(&mut self, out: &mut Output, payload: &Value) -> anyhow::Result<()> {
@@ -280,7 +316,7 @@ fn summary(event: &Value) -> String {
     let name = event["event"].as_str().unwrap_or_default();
     let mut text = name.to_owned();
     for field in [
-        "reason", "checkout", "branch", "moved", "session", "status", "reasons",
+        "reason", "checkout", "branch", "moved", "session", "status", "reasons", "archive",
     ] {
         match &event[field] {
             Value::Null => {}

@@ -19,7 +19,7 @@ pub use routing::{Routing, Trust};
 pub use rules::{RuleConfig, Then, When};
 pub use sessions::{FileTemplate, Profile, Prompt, Runner, Sessions, Template};
 pub use webhooks::{GithubWebhook, Webhooks};
-pub use workspace::{CloneProtocol, Host, MissingBranch, Removal, WorkspaceSettings};
+pub use workspace::{CloneProtocol, Host, MissingBranch, OnDirty, Removal, WorkspaceSettings};
 
 use super::fields;
 

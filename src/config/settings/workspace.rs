@@ -50,7 +50,7 @@ pub struct WorkspaceSettings {
     /// How many inodes must stay free there; a file system that counts none is unlimited.
     #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
     pub min_free_inodes: u64,
-    /// What may be lost when a checkout is removed.
+    /// What becomes of the work in a checkout that is to go.
     pub removal: Removal,
 }
 
@@ -105,12 +105,30 @@ pub struct Host {
     pub clone_url: Option<String>,
 }
 
-/// What may be lost when a checkout is removed.
+/// What becomes of the work in a checkout that is to go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Removal {
-    /// Ignored files that can be made again, as patterns of gitignore. Any other ignored file keeps the checkout.
+    /// Ignored files that can be made again, as patterns of gitignore. Any other ignored file is work.
     pub regenerable: Vec<String>,
+    /// How many bytes an archive may take; a checkout that would need more is kept.
+    #[schemars(range(min = 1, max = 1_125_899_906_842_624_u64))]
+    pub archive_max_bytes: u64,
+    /// For how many days an archive is kept after it was made and its item last changed; never deleted while the item is open. 0 keeps it until it is purged by hand.
+    #[schemars(range(min = 0, max = 36_500))]
+    pub archive_days: u64,
+    /// What happens to a checkout that is to go while something exists only in it: it is archived and removed, or kept.
+    pub on_dirty: OnDirty,
+}
+
+/// What happens to a checkout that is to go while something exists only in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum OnDirty {
+    #[default]
+    Archive,
+    Keep,
 }
 
 impl Default for Removal {
@@ -137,6 +155,9 @@ impl Default for Removal {
         ];
         Self {
             regenerable: regenerable.map(str::to_owned).into(),
+            archive_max_bytes: 268_435_456,
+            archive_days: 30,
+            on_dirty: OnDirty::default(),
         }
     }
 }

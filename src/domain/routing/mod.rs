@@ -249,12 +249,12 @@ fn decide_open(case: &Case<'_>, own: Option<&Rule>) -> Decision {
     if closed && for_session && case.facts.has_checkout {
         return judge_again();
     }
-    if wish.trust_needed {
-        match standing {
-            Standing::Trusted => {}
-            Standing::Bot => return Decision::Drop(DropReason::Bot),
-            Standing::Untrusted => return Decision::Drop(DropReason::UntrustedActor),
-        }
+    if wish.trust_needed && standing != Standing::Trusted {
+        return match standing {
+            _ if closed && case.facts.has_checkout => judge_again(),
+            Standing::Bot => Decision::Drop(DropReason::Bot),
+            Standing::Trusted | Standing::Untrusted => Decision::Drop(DropReason::UntrustedActor),
+        };
     }
     if closed && for_session {
         return Decision::Drop(DropReason::AlreadyClosed);

@@ -883,6 +883,15 @@ fn a_closed_item_is_started_by_nothing_but_its_reopening() {
         &kept(),
         "act close",
     );
+    // Also at what somebody may not ask for.
+    for command in ["start", "stop", "pause", "resume", "status", "cleanup"] {
+        let text = format!("/innkeeper {command}");
+        for who in ["x", "any[bot]"] {
+            let said = comment(who, "NONE", &text);
+            assert_verdict(&policy(), &said, &kept(), "act close");
+            assert_ne!(verdict(&policy(), &said, &gone()), "act close");
+        }
+    }
     for facts in [gone(), kept()] {
         assert_verdict(&policy(), &pull_request("reopened"), &facts, "act start");
         let mut late = pull_request("reopened");

@@ -56,6 +56,9 @@ pub struct Private {
     pub entries: Vec<Entry>,
     /// Where HEAD was when it was copied.
     pub head: Head,
+    /// Whether the index is in two files: the entries then hold some that others
+    /// replace.
+    pub is_split: bool,
 }
 
 impl Private {
@@ -74,6 +77,7 @@ impl Private {
             index_time: None,
             entries: Vec::new(),
             head,
+            is_split: false,
         };
         ctl::ensure(&private.ctl(), common)?;
         fs::create_dir(private.scratch_objects())?;
@@ -114,6 +118,7 @@ impl Private {
         self.index_time = Some(time);
         self.entries = index.entries;
         if let Some(name) = index.shared {
+            self.is_split = true;
             let second = admin.join(&name);
             let bytes = read_regular(&second, LARGE_BYTES_MAX)?;
             let index = index::parse_index(&bytes, id_bytes)?;
@@ -144,6 +149,12 @@ impl Private {
     /// Where git may write objects while it is asked.
     pub fn scratch_objects(&self) -> PathBuf {
         self.scratch.join("objects")
+    }
+
+    /// Where a repository may be made in which an archive's commits are tied
+    /// together.
+    pub fn knot(&self) -> PathBuf {
+        self.scratch.join("knot")
     }
 
     /// The copy of the index.

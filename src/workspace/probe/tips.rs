@@ -2,7 +2,7 @@
 //! refs that only this checkout has, and every commit its reflog names. Of a
 //! clone, every ref and every reflog.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use git2::{ErrorCode, Oid, Repository};
@@ -22,6 +22,8 @@ pub struct Tips {
     pub commits: BTreeSet<String>,
     /// The branches that count as this checkout's.
     pub branches: BTreeSet<String>,
+    /// Where those of them are that have a commit; of a clone, none are told.
+    pub branch_tips: BTreeMap<String, String>,
     /// The reflog of HEAD.
     pub head_log: Vec<Entry>,
 }
@@ -37,6 +39,7 @@ pub fn tips(located: &Located, record: &CheckoutRecord, private: &Private) -> Re
     let mut tips = Tips {
         commits: reflog::ids(&head_log),
         branches: BTreeSet::new(),
+        branch_tips: BTreeMap::new(),
         head_log,
     };
     tips.commits
@@ -86,8 +89,10 @@ fn of_worktree(
                 || holder_of(&located.common, &name, own).is_none())
     });
     for branch in &tips.branches {
-        tips.commits
-            .extend(tip(view, &format!("refs/heads/{branch}"))?);
+        if let Some(id) = tip(view, &format!("refs/heads/{branch}"))? {
+            tips.commits.insert(id.clone());
+            tips.branch_tips.insert(branch.clone(), id);
+        }
     }
     // `refs/worktree`, `refs/bisect` and the like are files of the record.
     for file in logs_below(&located.admin.join("refs")).map_err(|error| error.to_string())? {
@@ -138,7 +143,16 @@ fn of_clone(tips: &mut Tips, located: &Located, view: &Repository) -> Result<(),
 pub struct Stashed {
     /// `stash@{n}: message`.
     pub shown: String,
+    /// Its commit.
+    pub commit: String,
+    /// When it was made, in seconds since 1970.
+    pub seconds: i64,
+    /// Its message.
+    pub message: String,
 }
+
+/// The message of an entry that the stash's log does not tell of.
+const UNLOGGED: &str = "without a log";
 
 /// How much earlier than the checkout an entry may claim to be: the clocks of
 /// the log and of the record need not be one.
@@ -169,7 +183,7 @@ pub fn stashed(
     if let Some(top) = tip(&view, "refs/stash")?
         && entries.first().map(|(id, _, _)| id) != Some(&top)
     {
-        entries.insert(0, (top, i64::MAX, "without a log".to_owned()));
+        entries.insert(0, (top, i64::MAX, UNLOGGED.to_owned()));
     }
     let mut found = Vec::new();
     for (n, (id, seconds, message)) in entries.into_iter().enumerate() {
@@ -188,6 +202,9 @@ pub fn stashed(
         if counts {
             found.push(Stashed {
                 shown: format!("stash@{{{n}}}: {message}"),
+                commit: id,
+                seconds,
+                message,
             });
         }
     }

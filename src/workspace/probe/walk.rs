@@ -6,7 +6,8 @@
 //! never through a symbolic link, never across a mount. The top's own `.git`
 //! is left out. The fingerprint covers each entry's name, kind, mode, inode,
 //! size and both times, so that two equal ones around a rename of the top prove
-//! that nothing inside was changed between them.
+//! that nothing inside was changed between them. Nested repositories are part
+//! of it, whole.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -36,7 +37,7 @@ pub struct Walk {
     pub empty: Vec<PathBuf>,
     /// Directories that could not be read to the end, each with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
-    /// Repositories of their own; they are not entered.
+    /// Repositories of their own; what is nested in one of them is not told.
     pub nested: Vec<PathBuf>,
     /// Names, kinds, inodes, sizes and times of everything.
     pub fingerprint: [u8; 32],
@@ -51,7 +52,7 @@ pub struct Walk {
 ///
 /// If the top itself cannot be opened as a directory.
 pub fn walk(top: &Path, submodules: &BTreeSet<PathBuf>) -> io::Result<Walk> {
-    walk_without(top, submodules, None)
+    walk_as(top, submodules, Place::Own)
 }
 
 /// Walks a checkout's own git directory, but for objects: git sets their times
@@ -62,14 +63,10 @@ pub fn walk(top: &Path, submodules: &BTreeSet<PathBuf>) -> io::Result<Walk> {
 ///
 /// If the top itself cannot be opened as a directory.
 pub fn walk_git_dir(top: &Path) -> io::Result<Walk> {
-    walk_without(top, &BTreeSet::new(), Some(OsStr::new("objects")))
+    walk_as(top, &BTreeSet::new(), Place::GitDir)
 }
 
-fn walk_without(
-    top: &Path,
-    submodules: &BTreeSet<PathBuf>,
-    left_out: Option<&OsStr>,
-) -> io::Result<Walk> {
+fn walk_as(top: &Path, submodules: &BTreeSet<PathBuf>, place: Place) -> io::Result<Walk> {
     let fd = rustix::fs::open(
         top,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
@@ -80,10 +77,9 @@ fn walk_without(
         seen: Walk::default(),
         hash: Sha256::new(),
         submodules,
-        left_out,
         device,
     };
-    walker.directory(&fd, &PathBuf::new(), 0)?;
+    walker.directory(&fd, &PathBuf::new(), 0, place)?;
     walker.seen.fingerprint = walker.hash.finalize().into();
     Ok(walker.seen)
 }
@@ -116,16 +112,34 @@ pub fn open_below(parent: impl AsFd, name: &OsStr, device: u64) -> Result<OwnedF
     }
 }
 
+/// What kind of directory is being walked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// One of the checkout, or of a submodule.
+    Own,
+    /// One inside a nested repository.
+    Nested,
+    /// One inside a checkout's own git directory.
+    GitDir,
+    /// One inside a submodule's `.git`, which is asked about elsewhere.
+    SubmoduleGit,
+}
+
 struct Walker<'a> {
     seen: Walk,
     hash: Sha256,
     submodules: &'a BTreeSet<PathBuf>,
-    left_out: Option<&'a OsStr>,
     device: u64,
 }
 
 impl Walker<'_> {
-    fn directory(&mut self, fd: &OwnedFd, path: &Path, depth: usize) -> Result<(), Errno> {
+    fn directory(
+        &mut self,
+        fd: &OwnedFd,
+        path: &Path,
+        depth: usize,
+        mut place: Place,
+    ) -> Result<(), Errno> {
         let mut names: Vec<OsString> = Vec::new();
         for entry in Dir::read_from(fd)? {
             let entry = entry?;
@@ -142,20 +156,43 @@ impl Walker<'_> {
         };
         let own = depth == 0 || self.submodules.contains(path);
         let bare = has("HEAD") && has("objects") && has("refs");
-        if depth > 0 && ((has(".git") && !own) || (bare && !self.submodules.contains(path))) {
+        let nested = depth > 0
+            && match place {
+                Place::Own => (has(".git") && !own) || (bare && !self.submodules.contains(path)),
+                Place::GitDir => bare && !self.inside_one(path),
+                Place::Nested | Place::SubmoduleGit => false,
+            };
+        if nested {
             self.seen.nested.push(path.to_owned());
-            return Ok(());
+            if place == Place::Own {
+                place = Place::Nested;
+            }
         }
-        if depth > 0 && names.is_empty() {
+        if place == Place::Own && depth > 0 && names.is_empty() {
             self.seen.empty.push(path.to_owned());
         }
         for name in &names {
-            if (own && name == ".git") || Some(name.as_os_str()) == self.left_out {
+            let left_out = match place {
+                Place::Own => depth == 0 && name == ".git",
+                Place::GitDir | Place::SubmoduleGit => name == "objects" && has("HEAD"),
+                Place::Nested => false,
+            };
+            if left_out {
                 continue;
             }
-            self.entry(fd, path, name, depth)?;
+            let inside = if place == Place::Own && own && name == ".git" {
+                Place::SubmoduleGit
+            } else {
+                place
+            };
+            self.entry(fd, path, name, depth, inside)?;
         }
         Ok(())
+    }
+
+    /// Whether a path is inside a nested repository that was told already.
+    fn inside_one(&self, path: &Path) -> bool {
+        self.seen.nested.iter().any(|one| path.starts_with(one))
     }
 
     fn entry(
@@ -164,6 +201,7 @@ impl Walker<'_> {
         path: &Path,
         name: &OsStr,
         depth: usize,
+        place: Place,
     ) -> Result<(), Errno> {
         let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -183,7 +221,7 @@ impl Walker<'_> {
             }
             FileType::Directory => {
                 let result = open_below(parent, name, self.device)
-                    .and_then(|fd| self.directory(&fd, &here, depth + 1));
+                    .and_then(|fd| self.directory(&fd, &here, depth + 1, place));
                 if let Err(errno) = result {
                     let why = if errno == Errno::XDEV {
                         "another file system is mounted there".to_owned()
@@ -318,6 +356,23 @@ mod tests {
         let deep = top.path().join("d/".repeat(DEPTH_MAX + 5));
         fs::create_dir_all(deep).expect("made");
         assert_eq!(look(&top).unreadable.len(), 1);
+    }
+
+    #[test]
+    fn a_change_inside_a_nested_repository_or_a_submodules_own_one_is_a_change() {
+        let top = tree(&["n/.git/HEAD", "n/.git/refs/x", "lib/.git/HEAD", "lib/f"]);
+        let look = || {
+            walk(top.path(), &BTreeSet::from([PathBuf::from("lib")]))
+                .expect("the top can be opened")
+        };
+        let mut before = look();
+        assert_eq!(before.nested, paths(&["n"]));
+        for file in ["n/.git/refs/x", "n/new", "lib/.git/HEAD", "lib/.git/index"] {
+            fs::write(top.path().join(file), "a longer text than before").expect("written");
+            let after = look();
+            assert_ne!(before.fingerprint, after.fingerprint, "{file}");
+            before = after;
+        }
     }
 
     #[test]
