@@ -25,6 +25,11 @@ pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns how long ago a moment was; none if it is still to come.
+pub fn since(then: std::time::SystemTime) -> Option<Duration> {
+    then.elapsed().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

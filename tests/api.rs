@@ -631,3 +631,38 @@ fn requests_in_flight_do_not_keep_a_daemon_from_ending() {
     let unreachable = world.run(&["status"]);
     assert_eq!(unreachable.status.code(), Some(3));
 }
+
+#[test]
+fn giving_back_accounts_for_the_root_and_refuses_what_contradicts_itself() {
+    let world = world();
+    let report = post(&world, "/api/v1/gc", &json!({ "dry_run": true }));
+    assert_eq!(report.status, 200);
+    let report = report.json();
+    assert_eq!(report["dry_run"], true);
+    assert_eq!(report["roots"], json!([world.checkouts()]));
+    assert!(report["reconciled"].is_null() && report["halted"].is_null());
+    let kinds: Vec<_> = report["holdings"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["kind"].clone())
+        .collect();
+    assert_eq!(kinds, ["own"], "nothing was cloned yet");
+    let done = post(&world, "/api/v1/gc", &json!({})).json();
+    assert_eq!(
+        done["reconciled"],
+        json!({ "adopted": 0, "finished": 0, "missing": 0, "foreign": 0 })
+    );
+    for body in [
+        json!({ "dry_run": true, "resume_removals": true }),
+        json!({ "dryRun": true }),
+        json!({ "dry_run": "yes" }),
+    ] {
+        let refused = post(&world, "/api/v1/gc", &body);
+        assert_eq!(
+            (refused.status, refused.refused().as_str()),
+            (400, "bad_input")
+        );
+    }
+    assert_eq!(get(&world, "/api/v1/gc").status, 405);
+}

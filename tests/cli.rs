@@ -57,7 +57,7 @@ fn event(seq: u64, name: &str, item: &str, delivery: &str) -> String {
     )
 }
 
-const EVERY_COMMAND: [&[&str]; 35] = [
+const EVERY_COMMAND: [&[&str]; 36] = [
     &["serve"],
     &["demo"],
     &["init"],
@@ -92,6 +92,7 @@ const EVERY_COMMAND: [&[&str]; 35] = [
     &["deliveries", "show"],
     &["deliveries", "replay"],
     &["events"],
+    &["gc"],
     &["completions"],
 ];
 
@@ -125,6 +126,7 @@ fn every_command_of_the_contract_has_help_on_standard_output() {
 #[case(&["deliveries", "list", "--since", "yesterday"])]
 #[case(&["events", "--type", "[", "--item", "o/r#1"])]
 #[case(&["session", "logs", "o/r#1", "-f", "--json"])]
+#[case(&["gc", "--dry-run", "--resume-removals"])]
 #[case(&["completions", "command.com"])]
 #[case(&["archive"])]
 #[case(&["archive", "list", "x"])]

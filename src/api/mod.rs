@@ -15,6 +15,7 @@ mod body;
 mod checkouts;
 mod deliveries;
 mod events;
+mod gc;
 mod probes;
 mod serve;
 mod sessions;
@@ -70,7 +71,8 @@ pub fn router(control: Control, metrics: Option<RenderMetrics>) -> Router {
             get(archives::show).delete(archives::purge),
         )
         .route("/archives/{id}/restore", post(archives::restore))
-        .route("/events", get(events::history));
+        .route("/events", get(events::history))
+        .route("/gc", post(gc::gc));
     Router::new()
         .nest("/api/v1", v1)
         .route("/healthz", get(probes::healthz))

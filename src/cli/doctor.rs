@@ -86,6 +86,7 @@ pub(super) fn run(global: &Global, arguments: &Arguments) -> Result<(), Failure>
         state(&config, &mut findings);
         workspace(&config, &mut findings);
         let daemon = daemon(&config, &mut findings);
+        removals(daemon.as_ref(), &mut findings);
         listener(&config, daemon.as_ref(), &mut findings);
         sessions(&config, &env, &mut findings);
     }
@@ -379,6 +380,19 @@ fn daemon(config: &Config, findings: &mut Findings) -> Option<StatusView> {
             findings.warning(WHAT, failure.one_line(), "start it with `innkeeper serve`");
             None
         }
+    }
+}
+
+fn removals(daemon: Option<&StatusView>, findings: &mut Findings) {
+    const WHAT: &str = "removals";
+    let Some(status) = daemon else { return };
+    match &status.removals_halted {
+        Some(halt) => findings.failure(
+            WHAT,
+            format!("halted since {}: {}", halt.since, halt.reason),
+            halt.remedy.clone(),
+        ),
+        None => findings.ok(WHAT, "go on"),
     }
 }
 

@@ -20,6 +20,7 @@ mod events;
 mod exit;
 mod explain;
 mod failure;
+mod gc;
 mod init;
 mod item;
 mod list;
@@ -115,6 +116,8 @@ enum Command {
     Deliveries(deliveries::Command),
     /// Read the event log: what happened, and why.
     Events(events::Arguments),
+    /// Give back what nobody needs below the workspace root, and say why the rest stays.
+    Gc(gc::Arguments),
     /// Print the completions for a shell.
     Completions(completions::Arguments),
 }
@@ -154,6 +157,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Session(command) => session::run(&global, command),
         Command::Deliveries(command) => deliveries::run(&global, command),
         Command::Events(arguments) => events::run(&global, arguments),
+        Command::Gc(arguments) => gc::run(&global, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }
 }

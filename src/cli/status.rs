@@ -40,6 +40,12 @@ fn print(output: &mut Output, status: &StatusView) -> Result<(), Failure> {
     for problem in &status.problems {
         output.line(&format!("problem: {problem}"))?;
     }
+    if let Some(halt) = &status.removals_halted {
+        output.line(&format!(
+            "removals are halted since {}: {}; {}",
+            halt.since, halt.reason, halt.remedy
+        ))?;
+    }
     let deliveries = &status.deliveries;
     let checkouts = &status.checkouts;
     let mut pairs = vec![

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Control, ControlError, Limits, Listeners};
+use super::{Control, ControlError, HaltView, Limits, Listeners};
 use crate::clock;
 use crate::dispatch::Load;
 use crate::domain::checkout::CheckoutState;
@@ -43,6 +43,8 @@ pub struct StatusView {
     pub checkouts: CheckoutCounts,
     /// What removed checkouts left.
     pub archives: ArchiveCounts,
+    /// What halts removals, if they are halted.
+    pub removals_halted: Option<HaltView>,
     /// Sessions whose command runs or is being started.
     pub sessions: u64,
     /// What the dispatcher is doing.
@@ -123,7 +125,7 @@ impl Control {
         let health = self.health().await;
         let facts = self.facts();
         let now = clock::now_ms();
-        let (counts, oldest, items, checkouts, sessions) = self
+        let (counts, oldest, items, checkouts, sessions, breaker) = self
             .store()
             .read(|reader| {
                 Ok((
@@ -132,6 +134,7 @@ impl Control {
                     reader.items(ItemFilter { live: true })?.len(),
                     reader.live_checkouts()?,
                     reader.sessions(true, SESSIONS_MAX)?.len(),
+                    reader.breaker()?,
                 ))
             })
             .await?;
@@ -184,6 +187,7 @@ impl Control {
             items: items as u64,
             checkouts: by_state,
             archives,
+            removals_halted: breaker.halted.as_ref().map(HaltView::of),
             sessions: sessions as u64,
             dispatcher: self.dispatcher().load(),
             disks: disks.await.unwrap_or_default(),

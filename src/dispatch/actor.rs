@@ -14,6 +14,8 @@ use super::request::{Answer, Request, RequestError};
 use super::{Context, Load, triage};
 use crate::clock;
 use crate::domain::lane::{Ended, Job, LaneKey, Lanes};
+use crate::domain::reclaim::Holding;
+use crate::domain::reconcile::Step;
 use crate::store::StoreError;
 
 /// How many stored deliveries are read at once.
@@ -59,10 +61,20 @@ pub(super) enum RequestWork {
         /// Whether it was said that it waits for a free place.
         told_to_wait: bool,
     },
-    /// Judge a checkout that is to go again.
-    Judge { item: i64 },
     /// Delete an archive that has been kept for long enough.
     Expire { item: i64, archived: Box<Archived> },
+    /// Do what a comparison of store and disk asks for, if it is still so.
+    Reconcile {
+        item: i64,
+        step: Step,
+        /// Told, by being dropped, when it is over.
+        done: oneshot::Sender<()>,
+    },
+    /// Give back what can be made again in a kept checkout.
+    Tidy {
+        item: i64,
+        answer: oneshot::Sender<Vec<Holding>>,
+    },
 }
 
 /// A job that runs.
@@ -326,7 +338,10 @@ fn refuse(work: RequestWork) {
             let _gone = answer.send(Err(RequestError::ShuttingDown));
         }
         // Found again at the next start.
-        RequestWork::Settle { .. } | RequestWork::Judge { .. } | RequestWork::Expire { .. } => {}
+        RequestWork::Settle { .. }
+        | RequestWork::Expire { .. }
+        | RequestWork::Reconcile { .. }
+        | RequestWork::Tidy { .. } => {}
     }
 }
 

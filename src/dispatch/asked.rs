@@ -10,7 +10,7 @@ use super::closing::Outcome;
 use super::failure::{Failure, Stop};
 use super::job::Job;
 use super::request::{Answer, Request, RequestError, What};
-use super::{Context, LEASE_MS, checkout, closing, restoring, session};
+use super::{Context, LEASE_MS, checkout, closing, gc, judging, restoring, session};
 use crate::domain::archive::AtRisk;
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::envelope::Envelope;
@@ -60,9 +60,20 @@ pub(super) async fn work(
             }
             Ok(()) => None,
         },
-        RequestWork::Judge { item } => {
-            if let Err(stop) = judge(context, item).await {
-                tell_unsettled("a checkout that is to go", stop);
+        RequestWork::Reconcile { item, step, done } => {
+            if let Err(stop) = judging::carry_out(context, item, step).await {
+                tell_unsettled("what differs between store and disk", stop);
+            }
+            drop(done);
+            None
+        }
+        RequestWork::Tidy { item, answer } => {
+            match gc::tidy(context, item, false).await {
+                Ok(found) => {
+                    // Whoever asked may have gone away; what was done stands.
+                    let _gone = answer.send(found);
+                }
+                Err(stop) => tell_unsettled("what can be made again", stop),
             }
             None
         }
@@ -92,13 +103,17 @@ fn tell_unsettled(what: &str, stop: Stop) {
         tracing::error!(
             what,
             error = format!("{:#}", anyhow::Error::from(error)),
-            "Not settled; the next start does it."
+            "Not settled; the next round or start does it."
         );
     }
 }
 
 /// Returns a job for a request about an item that is known.
-async fn job_for(context: &Arc<Context>, item: i64, source: Source) -> Result<Job, StoreError> {
+pub(super) async fn job_for(
+    context: &Arc<Context>,
+    item: i64,
+    source: Source,
+) -> Result<Job, StoreError> {
     let owner = context.owner.clone();
     let (item, claim) = context
         .store
@@ -467,15 +482,6 @@ async fn change(
         })
         .await?;
     Ok(changed)
-}
-
-/// Judges a checkout again whose removal was interrupted, or whose item is
-/// closed.
-async fn judge(context: &Arc<Context>, item: i64) -> Result<(), Stop> {
-    let job = job_for(context, item, Source::Cli).await?;
-    session::close(&job, "closed").await?;
-    closing::remove(&job, false, closing::at_risk_unasked(&job)).await?;
-    Ok(())
 }
 
 /// Deletes an archive if it still has been kept for long enough: its item may

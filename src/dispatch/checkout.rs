@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failure::{Failure, Stop};
 use super::job::Job;
+use super::reconcile;
 use super::settings::WorkspaceSettings;
 use crate::clock;
 use crate::domain::checkout::{CheckoutRecord, CheckoutState, Strategy, Wanted};
@@ -67,7 +68,7 @@ pub(super) async fn ensure_wanted(
         .await?;
     // An item keeps its checkout where it is, also if the root has changed since.
     if let Some(row) = &present
-        && row.state == CheckoutState::Ready
+        && matches!(row.state, CheckoutState::Ready | CheckoutState::Missing)
         && let Some(record) = &row.record
     {
         match job
@@ -76,6 +77,8 @@ pub(super) async fn ensure_wanted(
             .directory_state(record)
             .await
         {
+            // Preparing verifies what is back, and what stands in its place.
+            _ if row.state == CheckoutState::Missing => {}
             DirectoryState::Present => return taken_up(job, row, record, &wanted, cancel).await,
             DirectoryState::Missing => {
                 let (claim, id) = (job.claim, row.id);
@@ -103,6 +106,12 @@ pub(super) async fn ensure_wanted(
             }
         }
     }
+    if let Some(row) = &present
+        && row.record.is_some()
+        && let Some(halt) = gone_with_others(job, row).await?
+    {
+        return Err(tell_failure(job, Some(row), halt).await);
+    }
     let Some(workspace) = &job.settings.workspace else {
         return Ok(None);
     };
@@ -114,6 +123,34 @@ pub(super) async fn ensure_wanted(
     prepare(job, workspace, strategy, wanted, cancel)
         .await
         .map(Some)
+}
+
+/// Returns why nothing is made in the place of a directory that is gone: many
+/// others went with it, and what is written now would be in the way when the
+/// disk is back.
+async fn gone_with_others(job: &Job, row: &CheckoutRow) -> Result<Option<Failure>, Stop> {
+    let Some(record) = &row.record else {
+        return Ok(None);
+    };
+    let state = job
+        .context
+        .workspace(&record.root)
+        .directory_state(record)
+        .await;
+    if !matches!(state, DirectoryState::Missing) {
+        return Ok(None);
+    }
+    let halt = reconcile::look_for_vanished(&job.context).await?;
+    Ok(halt.map(|halt| {
+        Failure::new(
+            FailureCode::Internal,
+            format!(
+                "`{}` is gone, and not alone: {}; nothing is prepared in its place until it is back, or `innkeeper gc --resume-removals` says that it is gone for good",
+                record.path.display(),
+                halt.sentence()
+            ),
+        )
+    }))
 }
 
 /// Returns what the checkout of this job's item is to hold.

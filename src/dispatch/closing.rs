@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::checkout::target;
 use super::failure::{Failure, Stop};
 use super::job::Job;
-use super::session;
+use super::{breaker, reconcile, session};
 use crate::domain::archive::AtRisk;
 use crate::domain::checkout::{CheckoutRecord, CheckoutState};
 use crate::domain::log_event::LogEvent;
 use crate::domain::reason::{KeepReason, Kept};
 use crate::domain::repo_target::RepoTarget;
 use crate::store::{CheckoutRow, StoreError};
-use crate::workspace::{Cleanup, Facts};
+use crate::workspace::{Cleanup, DirectoryState, Facts};
 
 /// What became of the checkout.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +93,9 @@ pub(super) async fn remove(job: &Job, keep: bool, at_risk: &AtRisk) -> Result<Ou
         )];
         return Ok(kept(job, &row, &record, reasons, None).await?);
     }
+    if let Some(reasons) = gone_with_others(job, &row, &record).await? {
+        return Ok(stays_missing(job, &row, &record, reasons).await?);
+    }
     let (claim, id) = (job.claim, row.id);
     job.context
         .store
@@ -152,6 +155,64 @@ pub(super) async fn remove(job: &Job, keep: bool, at_risk: &AtRisk) -> Result<Ou
             Ok(kept(job, &row, &record, reasons, None).await?)
         }
     }
+}
+
+/// Returns why nothing is concluded from a directory that is gone: many others
+/// went with it, or everything that is known of its repository, as when a disk
+/// is not mounted. An operator may say that it is gone all the same.
+async fn gone_with_others(
+    job: &Job,
+    row: &CheckoutRow,
+    record: &CheckoutRecord,
+) -> Result<Option<Vec<Kept>>, StoreError> {
+    let workspace = job.context.workspace(&record.root);
+    let state = workspace.directory_state(record).await;
+    if !matches!(state, DirectoryState::Missing) {
+        return Ok(None);
+    }
+    let halt = reconcile::look_for_vanished(&job.context).await?;
+    let resumed_at = breaker::read(&job.context).await?.resumed_at;
+    let is_given_up = row.state == CheckoutState::Missing && row.updated_at <= resumed_at;
+    let why = match halt {
+        Some(halt) => format!("removals are halted: {}", halt.sentence()),
+        None if row.state == CheckoutState::Removing || is_given_up => return Ok(None),
+        None if workspace.has_vault(record).await => return Ok(None),
+        None => "so is all that was fetched of its repository, as if a disk were not mounted; \
+                 `innkeeper gc --resume-removals` says that it is gone for good"
+            .to_owned(),
+    };
+    let why = format!("its directory is gone, and {why}");
+    Ok(Some(vec![Kept::new(KeepReason::ProbeFailed, [why])]))
+}
+
+/// Finishes the job and leaves a missing checkout what it is.
+async fn stays_missing(
+    job: &Job,
+    row: &CheckoutRow,
+    record: &CheckoutRecord,
+    reasons: Vec<Kept>,
+) -> Result<Outcome, StoreError> {
+    let checkout = record.path.display().to_string();
+    let entry = job.entry(LogEvent::WorkspaceKept {
+        checkout: checkout.clone(),
+        reasons: reasons.clone(),
+    });
+    // One that is on its way out is tried again in every round.
+    let is_news = row.state != CheckoutState::Removing;
+    let (claim, id, stored) = (job.claim, row.id, reasons.clone());
+    job.finish(move |tx| {
+        if is_news {
+            tx.note_kept(claim, id, &stored)?;
+            tx.append(&entry)?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Outcome::Kept {
+        checkout,
+        reasons,
+        token: None,
+    })
 }
 
 /// Returns what authentic payloads said that bears on whether work has landed.

@@ -14,31 +14,38 @@
 //! One loop ([`actor`]) owns the lanes. It sorts stored deliveries into them
 //! ([`triage`]) and starts a task for each job: an attempt at a delivery
 //! ([`attempt`]), or a request ([`asked`]). The effects are in [`checkout`],
-//! [`session`], [`closing`] and [`restoring`]; what is compared at start is in
-//! [`recovery`]; what removed checkouts left is in [`archives`], until
-//! [`retention`] lets it go.
+//! [`session`], [`closing`] and [`restoring`]. What is taken up at start is in
+//! [`recovery`]; store and disk are compared then and in [`rounds`]
+//! ([`reconcile`]), and [`gc`] gives back what nobody needs; what removed
+//! checkouts left is in [`archives`], until [`retention`] lets it go.
 
 mod actor;
 mod archives;
 mod asked;
 mod attempt;
+mod breaker;
 mod checkout;
 mod closing;
 mod facts;
 mod failure;
+pub mod gc;
 mod job;
+mod judging;
 mod launching;
+mod reconcile;
 mod recovery;
 pub mod request;
 mod restoring;
 mod retention;
+mod rounds;
 mod session;
 pub mod settings;
 mod triage;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -111,6 +118,12 @@ pub(crate) struct Context {
     /// Ends what watches sessions; the sessions themselves live on.
     pub(crate) watching: CancellationToken,
     pub(crate) watchers: TaskTracker,
+    /// What is foreign below a root and was told since the daemon runs.
+    strangers_told: Mutex<HashSet<PathBuf>>,
+    /// Held by the comparison that is being made.
+    rounds: tokio::sync::Mutex<()>,
+    /// Held by whoever gives back what nobody needs.
+    reclaiming: tokio::sync::Mutex<()>,
 }
 
 /// A dispatcher that runs.
@@ -141,8 +154,12 @@ pub async fn start(options: Options) -> Result<Running, StoreError> {
         load,
         watching: CancellationToken::new(),
         watchers: TaskTracker::new(),
+        strangers_told: Mutex::default(),
+        rounds: tokio::sync::Mutex::default(),
+        reclaiming: tokio::sync::Mutex::default(),
     });
     recovery::recover(&context).await?;
+    context.watchers.spawn(rounds::run(Arc::clone(&context)));
     let actor = tokio::spawn(Actor::new(Arc::clone(&context), inbox).run());
     context.send(Message::Wake);
     context

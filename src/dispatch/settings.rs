@@ -55,6 +55,8 @@ pub struct WorkspaceSettings {
     pub keep_on_close: bool,
     /// The most checkouts at once.
     pub checkouts: u64,
+    /// How often store and disk are compared.
+    pub reconcile_every: Duration,
 }
 
 /// How checkouts go.
@@ -98,6 +100,7 @@ impl Settings {
                 untrusted_strategy: workspace.untrusted_strategy,
                 keep_on_close: workspace.keep_checkout_on_close,
                 checkouts: workspace.max_checkouts,
+                reconcile_every: Duration::from_mins(workspace.reconcile_minutes.max(1)),
             }),
             removal: RemovalSettings {
                 on_close: on_close_of(config),

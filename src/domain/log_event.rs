@@ -172,6 +172,7 @@ events! {
     SessionClosed = "session.closed", Info, "A session is over, with everything it started." { session: String, reason: String }
     SessionLost = "session.lost", Error, "A session's process is gone and nothing says how it ended." { session: String }
     ReconcileFinished = "reconcile.finished", Info, "Store, disk and processes were compared." { adopted: u64, finished: u64, missing: u64, foreign: u64 }
+    RemovalHalted = "removal.halted", Error, "Too many checkouts went at once without an event for each; nothing more is removed by itself until an operator says so." { reason: String, count: u64, checkouts: u64 }
     LockRemoved = "lock.removed", Warn, "A left-over lock of ours was removed." { path: String, proof: String }
     SharedCloneDrift = "shared_clone.drift", Warn, "Somebody changed what could redirect or execute in a shared clone; it was put back." { keys: Vec<String> }
     DiskRefused = "disk.refused", Error, "The disk is too full to begin anything." { path: String, error: String }

@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod backoff;
+pub mod breaker;
 pub mod checkout;
 pub mod code;
 pub mod envelope;
@@ -12,6 +13,8 @@ pub mod gate;
 pub mod lane;
 pub mod log_event;
 pub mod reason;
+pub mod reclaim;
+pub mod reconcile;
 pub mod removal;
 pub mod repo_target;
 pub mod retention;

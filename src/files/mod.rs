@@ -4,12 +4,14 @@
 //! Blocking, all of it; callers on the runtime use `spawn_blocking`.
 
 mod lock;
+mod measure;
 mod remove;
 mod rename;
 mod space;
 mod write;
 
 pub use lock::{LockError, LockFile};
+pub use measure::allocated_bytes;
 pub use remove::{Removed, remove_empty_parents, remove_tree};
 pub use rename::rename_noreplace;
 pub use space::{Space, free_space};

@@ -17,6 +17,7 @@
 //! Decisions. The closures given to [`Store::write`] are written by the caller;
 //! [`Tx`] only has the words they need.
 
+mod breaker;
 mod checkouts;
 mod checkpoint;
 mod deliveries;

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::StoreError;
 
 /// Each step brings a file from the format of its index to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("breaker.sql")];
 
 /// Sets a connection up for writing and brings the file up to date.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {

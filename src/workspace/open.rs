@@ -116,6 +116,10 @@ fn take_root(wanted: &std::path::Path) -> Result<(Layout, LockFile), WorkspaceEr
     };
     fs::create_dir_all(wanted).map_err(|error| unusable(&error))?;
     let root = fs::canonicalize(wanted).map_err(|error| unusable(&error))?;
+    if root.parent().is_none() {
+        let error = std::io::Error::other("it is not a directory of its own");
+        return Err(unusable(&error));
+    }
     let layout = Layout::new(root);
     for dir in [layout.vaults(), layout.staging(), layout.trash()] {
         fs::create_dir_all(&dir).map_err(|error| unusable(&error))?;

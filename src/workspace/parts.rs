@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::fetch::{self, Want};
-use super::identity::{self, IdentityError};
+use super::identity;
 use super::layout::{Layout, RepoPath};
-use super::{PrepareOptions, Prepared, Workspace, WorkspaceError, blocking, facts};
+use super::{PrepareOptions, Prepared, Workspace, WorkspaceError, blocking, facts, survey};
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
@@ -176,16 +176,8 @@ impl Workspace {
             Err(error) => return DirectoryState::Foreign(error.to_string()),
         };
         let (inner, record) = (Arc::clone(&inner), record.clone());
-        blocking(move || {
-            Ok(match identity::locate(inner.layout()?, &record) {
-                Ok(_) => DirectoryState::Present,
-                Err(IdentityError::Missing { .. }) => DirectoryState::Missing,
-                Err(error @ IdentityError::Foreign { .. }) => {
-                    DirectoryState::Foreign(error.to_string())
-                }
-            })
-        })
-        .await
-        .unwrap_or_else(|error| DirectoryState::Foreign(error.to_string()))
+        blocking(move || Ok(survey::state_of(inner.layout()?, &record)))
+            .await
+            .unwrap_or_else(|error| DirectoryState::Foreign(error.to_string()))
     }
 }

@@ -428,35 +428,52 @@ pub(super) fn want_of(wanted: &Wanted) -> Result<Want, WorkspaceError> {
 }
 
 impl Inner {
-    /// Refuses to begin anything while the disk is too full.
+    /// Refuses to begin anything while the disk is too full, after giving back
+    /// what goes by itself.
     pub(super) async fn require_space(self: &Arc<Self>) -> Result<(), WorkspaceError> {
-        let inner = Arc::clone(self);
-        blocking(move || {
-            let root = inner.layout()?.root();
-            let space = files::free_space(root)
-                .map_err(|error| WorkspaceError::io("examine", root, &error))?;
-            let low = |what: String| {
-                Err(WorkspaceError::new(
-                    FailureCode::DiskLow,
-                    format!("`{}` has {what}; nothing was begun", root.display()),
-                ))
-            };
-            let options = &inner.options;
-            if space.bytes < options.min_free_bytes {
-                return low(format!(
-                    "{} bytes left, and {} are to stay free",
-                    space.bytes, options.min_free_bytes
-                ));
-            }
-            match space.inodes {
-                Some(inodes) if inodes < options.min_free_inodes => low(format!(
+        let asked = || {
+            let inner = Arc::clone(self);
+            blocking(move || inner.too_little_space())
+        };
+        if asked().await?.is_none() {
+            return Ok(());
+        }
+        // The file system answers at once; not worth a thread each time.
+        self.relieve(|| self.too_little_space().is_ok_and(|low| low.is_none()))
+            .await?;
+        match asked().await? {
+            None => Ok(()),
+            Some(what) => Err(WorkspaceError::new(
+                FailureCode::DiskLow,
+                format!(
+                    "`{}` has {what}; nothing was begun",
+                    self.layout()?.root().display()
+                ),
+            )),
+        }
+    }
+
+    /// Returns what there is too little of, and how much. Blocking.
+    fn too_little_space(&self) -> Result<Option<String>, WorkspaceError> {
+        let root = self.layout()?.root();
+        let space =
+            files::free_space(root).map_err(|error| WorkspaceError::io("examine", root, &error))?;
+        let options = &self.options;
+        if space.bytes < options.min_free_bytes {
+            return Ok(Some(format!(
+                "{} bytes left, and {} are to stay free",
+                space.bytes, options.min_free_bytes
+            )));
+        }
+        Ok(space
+            .inodes
+            .filter(|inodes| *inodes < options.min_free_inodes)
+            .map(|inodes| {
+                format!(
                     "{inodes} inodes left, and {} are to stay free",
                     options.min_free_inodes
-                )),
-                _ => Ok(()),
-            }
-        })
-        .await
+                )
+            }))
     }
 }
 

@@ -1,14 +1,11 @@
-//! What a dispatcher asks beside preparing: what is recorded, what stands on
-//! disk, whether a number is a pull request's.
-
-use std::path::PathBuf;
+//! What a dispatcher asks beside preparing: what is recorded, and whether a
+//! number is a pull request's.
 
 use tokio_util::sync::CancellationToken;
 
 use super::fetch::Remote;
 use super::journal::{Journal, Phase};
-use super::layout::names_in;
-use super::{Workspace, WorkspaceError, blocking};
+use super::{Workspace, WorkspaceError, blocking, vault};
 use crate::domain::checkout::CheckoutRecord;
 use crate::domain::repo_target::RepoTarget;
 
@@ -33,24 +30,17 @@ impl Workspace {
         }
     }
 
-    /// Returns every directory that stands where checkouts do, whoever made it.
-    pub async fn checkout_directories(&self) -> Vec<PathBuf> {
+    /// Returns whether there is a vault of the repository that a checkout is of.
+    pub async fn has_vault(&self, record: &CheckoutRecord) -> bool {
         let Ok(inner) = self.opened(&CancellationToken::new()).await else {
-            return Vec::new();
+            return false;
         };
-        let listed = blocking(move || {
-            let root = inner.layout()?.root().to_owned();
-            let mut worktrees = vec![root.join(".worktrees")];
-            let mut clones = vec![root.join(".work-items")];
-            // host, owner, repository, slug; slug, host, owner, repository.
-            for _ in 0..4 {
-                worktrees = below(worktrees);
-                clones = below(clones);
-            }
-            worktrees.extend(clones);
-            Ok(worktrees)
-        });
-        listed.await.unwrap_or_default()
+        let Ok(repository) = inner.repository_of(record) else {
+            return false;
+        };
+        blocking(move || Ok(vault::marker_path(&repository.vault).is_file()))
+            .await
+            .unwrap_or(false)
     }
 
     /// Returns whether there may be archives below the root. Does not open it:
@@ -88,17 +78,4 @@ impl Workspace {
             .await?;
         Ok(!output.stdout.is_empty())
     }
-}
-
-fn below(directories: Vec<PathBuf>) -> Vec<PathBuf> {
-    directories
-        .into_iter()
-        .flat_map(|dir| {
-            names_in(&dir)
-                .into_iter()
-                .filter(|name| name != ".children")
-                .map(move |name| dir.join(name))
-        })
-        .filter(|path| std::fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir()))
-        .collect()
 }

@@ -10,6 +10,7 @@
 //! Deleting is done by one thread of low priority, below opened directories,
 //! without following links; what a crash leaves is taken up by the next sweep.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,10 +37,33 @@ impl Workspace {
     /// The first thing that could not be deleted; the rest is, all the same,
     /// and a later sweep tries again.
     pub async fn sweep_trash(&self) -> Result<u64, WorkspaceError> {
-        let trash = self.inner.layout()?.trash();
-        let _one = SWEEPING.lock().await;
-        blocking(move || sweep(trash)).await
+        sweep_waiting(self.inner.layout()?.trash()).await
     }
+}
+
+/// Deletes what may be deleted once nobody else does.
+pub(super) async fn sweep_waiting(trash: PathBuf) -> Result<u64, WorkspaceError> {
+    let _one = SWEEPING.lock().await;
+    blocking(move || sweep(trash)).await
+}
+
+/// Returns what may be deleted, with the bytes that it takes. Blocking.
+pub(super) fn listed(trash: &Path) -> Vec<(PathBuf, u64)> {
+    let Ok(entries) = fs::read_dir(trash) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.ends_with(DELETING))
+        })
+        .map(|entry| {
+            let path = entry.path();
+            let bytes = files::allocated_bytes(&path, &BTreeSet::new()).unwrap_or(0);
+            (path, bytes)
+        })
+        .collect()
 }
 
 /// Returns the name under which `<id>` may be deleted.

@@ -9,10 +9,10 @@ use crate::support::payloads::PullRequest;
 use crate::support::world::{Config, Origin, World};
 
 /// A small file system; unmounted when dropped.
-struct Small(PathBuf);
+pub struct Small(pub PathBuf);
 
 impl Small {
-    fn mount(at: &Path, options: &str) -> Self {
+    pub fn mount(at: &Path, options: &str) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "this test mounts file systems and needs root"

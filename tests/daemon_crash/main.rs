@@ -11,5 +11,6 @@ mod closing;
 mod crowd;
 mod full_disk;
 mod inn;
+mod low_disk;
 mod operations;
 mod outlive;

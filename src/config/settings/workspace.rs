@@ -50,6 +50,9 @@ pub struct WorkspaceSettings {
     /// How many inodes must stay free there; a file system that counts none is unlimited.
     #[schemars(range(min = 0, max = 1_000_000_000_000_u64))]
     pub min_free_inodes: u64,
+    /// How often store, disk and git's records are compared: what is half-made is finished, what is gone is noticed, kept checkouts of closed items are judged again.
+    #[schemars(range(min = 1, max = 10_080))]
+    pub reconcile_minutes: u64,
     /// What becomes of the work in a checkout that is to go.
     pub removal: Removal,
 }
@@ -70,6 +73,7 @@ impl Default for WorkspaceSettings {
             max_checkouts: 200,
             min_free_bytes: 2_147_483_648,
             min_free_inodes: 50_000,
+            reconcile_minutes: 15,
             removal: Removal::default(),
         }
     }
