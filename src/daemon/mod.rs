@@ -14,6 +14,7 @@ mod error;
 pub mod logging;
 mod notices;
 mod reload;
+mod upkeep;
 mod workspaces;
 
 use std::ffi::OsString;
@@ -173,10 +174,12 @@ impl Daemon {
             source,
         })?;
 
+        let (told, told_events) = tokio::sync::mpsc::unbounded_channel();
         let workspaces = Arc::new(Workspaces::new(
             Arc::clone(&config),
             options.environment.clone(),
             options.open_workspace,
+            told,
         ));
         let opened = workspaces.open_configured(&config).await?;
 
@@ -275,6 +278,11 @@ impl Daemon {
             notices,
         });
         tasks.spawn(prune(Arc::clone(&shared), background.clone()));
+        tasks.spawn(upkeep::tell(store.clone(), told_events, background.clone()));
+        tasks.spawn(upkeep::maintain(
+            Arc::clone(&shared.workspaces),
+            background.clone(),
+        ));
 
         let intake_stop = CancellationToken::new();
         let intake = match listener {
@@ -500,12 +508,10 @@ async fn tell_opened(store: &Store, report: OpenReport) {
             "A half-made record of somebody's git broke every git in its repository; it was set aside."
         );
     }
-    for path in report.locks {
+    for removed in report.locks {
         let event = LogEvent::LockRemoved {
-            path: path.display().to_string(),
-            proof:
-                "it was there before this daemon took the workspace's lock, and no git of ours runs"
-                    .to_owned(),
+            path: removed.path.display().to_string(),
+            proof: removed.proof,
         };
         if let Err(error) = store.tell(Entry::new(event)).await {
             tracing::error!(

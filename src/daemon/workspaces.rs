@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::DaemonError;
 use crate::config::{self, Config, Environment};
 use crate::dispatch::OpenWorkspace;
+use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target;
 use crate::workspace::{MissingBranch, OpenReport, Workspace, WorkspaceOptions};
 
@@ -18,6 +20,7 @@ pub(super) struct Workspaces {
     config: Mutex<Arc<Config>>,
     environment: Environment,
     supplied: Option<OpenWorkspace>,
+    told: UnboundedSender<LogEvent>,
     opened: Mutex<HashMap<PathBuf, Workspace>>,
 }
 
@@ -26,11 +29,13 @@ impl Workspaces {
         config: Arc<Config>,
         environment: Environment,
         supplied: Option<OpenWorkspace>,
+        told: UnboundedSender<LogEvent>,
     ) -> Self {
         Self {
             config: Mutex::new(config),
             environment,
             supplied,
+            told,
             opened: Mutex::new(HashMap::new()),
         }
     }
@@ -83,7 +88,20 @@ impl Workspaces {
             let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(&config)
         };
-        options_of(&config, &self.environment, root)
+        self.options_of(&config, root)
+    }
+
+    fn options_of(&self, config: &Config, root: &Path) -> WorkspaceOptions {
+        WorkspaceOptions {
+            told: Some(self.told.clone()),
+            ..options_of(config, &self.environment, root)
+        }
+    }
+
+    /// Returns every workspace that was asked for.
+    pub(super) fn all(&self) -> Vec<Workspace> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.values().cloned().collect()
     }
 
     /// Goes by another configuration. A workspace keeps its lock and its
@@ -95,7 +113,7 @@ impl Workspaces {
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for (root, workspace) in opened.iter_mut() {
-            *workspace = workspace.reconfigured(options_of(config, &self.environment, root));
+            *workspace = workspace.reconfigured(self.options_of(config, root));
         }
     }
 }

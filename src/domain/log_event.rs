@@ -174,6 +174,7 @@ events! {
     ReconcileFinished = "reconcile.finished", Info, "Store, disk and processes were compared." { adopted: u64, finished: u64, missing: u64, foreign: u64 }
     RemovalHalted = "removal.halted", Error, "Too many checkouts went at once without an event for each; nothing more is removed by itself until an operator says so." { reason: String, count: u64, checkouts: u64 }
     LockRemoved = "lock.removed", Warn, "A left-over lock of ours was removed." { path: String, proof: String }
+    SharedCloneRebuilt = "shared_clone.rebuilt", Error, "A damaged repository of ours was made anew beside and put in its place; what could be read was carried over, the damaged one is set aside." { path: String, reason: String }
     SharedCloneDrift = "shared_clone.drift", Warn, "Somebody changed what could redirect or execute in a shared clone; it was put back." { keys: Vec<String> }
     DiskRefused = "disk.refused", Error, "The disk is too full to begin anything." { path: String, error: String }
 }

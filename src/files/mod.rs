@@ -16,5 +16,6 @@ pub use remove::{Removed, remove_empty_parents, remove_tree};
 pub use rename::rename_noreplace;
 pub use space::{Space, free_space};
 pub use write::{
-    atomic_write, atomic_write_private, claim, create_dirs, create_new, sweep_temporary, sync_dir,
+    atomic_write, atomic_write_private, claim, copy_with_times, create_dirs, create_new,
+    sweep_temporary, sync_dir, sync_file_system,
 };

@@ -135,9 +135,36 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Flushes everything on the file system that holds `dir` to the disk.
+pub fn sync_file_system(dir: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(dir)?)?)
+}
+
 /// Creates a directory and those above it, where they do not exist.
 pub fn create_dirs(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir).map_err(|error| named(&error, "create", dir))
+}
+
+/// Copies a file with its content, its permissions and its times, to the
+/// nanosecond.
+pub fn copy_with_times(from: &Path, to: &Path) -> io::Result<()> {
+    let copy = || {
+        let mut source = File::open(from)?;
+        let metadata = source.metadata()?;
+        let mut target = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(to)?;
+        io::copy(&mut source, &mut target)?;
+        target.set_permissions(metadata.permissions())?;
+        target.set_times(
+            fs::FileTimes::new()
+                .set_accessed(metadata.accessed()?)
+                .set_modified(metadata.modified()?),
+        )
+    };
+    copy().map_err(|error: io::Error| named(&error, "copy to", to))
 }
 
 fn beside(path: &Path) -> io::Result<PathBuf> {
@@ -202,6 +229,24 @@ mod tests {
             names.len()
         );
         sweep_temporary(&dir.path().join("not there"));
+    }
+
+    #[test]
+    fn a_copy_keeps_the_time_of_its_source() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&from, "x").expect("written");
+        let then = std::time::UNIX_EPOCH + std::time::Duration::new(7, 123_456_789);
+        File::options()
+            .write(true)
+            .open(&from)
+            .and_then(|file| file.set_modified(then))
+            .expect("set");
+        copy_with_times(&from, &to).expect("copied");
+        assert_eq!(
+            fs::metadata(&to).and_then(|m| m.modified()).expect("asked"),
+            then
+        );
     }
 
     #[test]

@@ -93,8 +93,24 @@ impl From<io::Error> for WorkspaceError {
 impl From<git2::Error> for WorkspaceError {
     fn from(error: git2::Error) -> Self {
         let text = error.message().to_lowercase();
+        let is_damage = [
+            "corrupt",
+            "hash mismatch",
+            "inflat",
+            "zlib",
+            "bad packed object",
+            "invalid pack",
+            "pack index",
+            "packfile",
+            "failed to parse loose object",
+            "doesn't exist on the repository",
+        ]
+        .iter()
+        .any(|phrase| text.contains(phrase));
         let code = if text.contains("no space left") {
             FailureCode::DiskFull
+        } else if is_damage {
+            FailureCode::Corrupt
         } else {
             match error.code() {
                 git2::ErrorCode::Locked => FailureCode::LockTimeout,

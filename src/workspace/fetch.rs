@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::prepare::told_by_disk;
 use super::repository::Repository;
 use super::vault::{self, HEADS, PULLS, SEEN};
-use super::{Inner, WorkspaceError, blocking};
+use super::{Inner, WorkspaceError, blocking, locks};
 use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
 use crate::git::ctl;
@@ -604,15 +604,30 @@ impl Round<'_> {
             Ok(())
         })
         .await?;
-        run_fetch(
-            self.inner,
-            &self.repository.vault,
-            remote,
-            refspecs,
-            self.cancel,
-        )
-        .await?;
+        let vault = &self.repository.vault;
+        let mut fetched = run_fetch(self.inner, vault, remote, refspecs, self.cancel).await;
+        if fetched
+            .as_ref()
+            .is_err_and(|error| error.code() == FailureCode::LockTimeout)
+            && self.sweep_locks().await?
+        {
+            fetched = run_fetch(self.inner, vault, remote, refspecs, self.cancel).await;
+        }
+        fetched?;
         self.show_agents(refspecs).await
+    }
+
+    /// Removes locks of the vault that nobody holds; returns whether there were
+    /// any. The round has the writer's lock.
+    async fn sweep_locks(&self) -> Result<bool, WorkspaceError> {
+        let (inner, vault) = (Arc::clone(self.inner), self.repository.vault.clone());
+        blocking(move || {
+            let removed = locks::sweep_vault(&vault, inner.opened_at()?);
+            let any = !removed.is_empty();
+            inner.tell_removed(removed);
+            Ok(any)
+        })
+        .await
     }
 
     /// Shows fetched branches to the agents as `origin/<branch>`.
@@ -640,6 +655,19 @@ impl Round<'_> {
     async fn remote_head(&self, remote: &Remote) -> Result<Head, WorkspaceError> {
         let head = ls_remote_head(self.inner, &self.repository.vault, remote, self.cancel).await?;
         head.ok_or_else(|| unborn(&remote.url))
+    }
+
+    /// Takes over a default branch that has another name now.
+    async fn follow_default(&self, head: Option<Head>) -> Result<(), WorkspaceError> {
+        let Some(head) = head else {
+            return Ok(());
+        };
+        let path = self.repository.vault.clone();
+        let known = blocking(move || Ok(vault::default_branch(&path))).await?;
+        if known == head.branch {
+            return Ok(());
+        }
+        self.note_default(&head).await
     }
 
     async fn note_default(&self, head: &Head) -> Result<(), WorkspaceError> {
@@ -800,6 +828,22 @@ async fn run_fetch(
     fetched
 }
 
+/// Fetches one thing into a vault, if the remote offers it.
+pub(super) async fn fetch_one(
+    inner: &Inner,
+    vault: &std::path::Path,
+    remote: &Remote,
+    source: &str,
+    place: &str,
+    cancel: &CancellationToken,
+) -> Result<(), WorkspaceError> {
+    let refspec = Refspec {
+        source: source.to_owned(),
+        target: place.to_owned(),
+    };
+    run_fetch(inner, vault, remote, &[refspec], cancel).await
+}
+
 /// Asks the remote what its `HEAD` is; none if it has none.
 async fn ls_remote_head(
     inner: &Inner,
@@ -815,7 +859,11 @@ async fn ls_remote_head(
         .args(["--symref", "--", &remote.url, "HEAD"])
         .run(cancel)
         .await?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(head_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Returns the remote's `HEAD` from what `ls-remote --symref` printed.
+fn head_in(text: &str) -> Option<Head> {
     let (mut branch, mut commit) = (None, None);
     for line in text.lines() {
         let Some((value, "HEAD")) = line.split_once('\t') else {
@@ -826,7 +874,7 @@ async fn ls_remote_head(
             None => commit = Oid::from_str(value).ok(),
         }
     }
-    Ok(commit.map(|commit| Head { branch, commit }))
+    commit.map(|commit| Head { branch, commit })
 }
 
 /// Fetches every branch into a new vault, and returns the default branch.
@@ -869,10 +917,11 @@ pub(super) async fn refresh_heads(
         .command("ls-remote")
         .git_dir(&repository.vault)
         .protocols(&remote.protocols)
-        .args(["--refs", "--", &remote.url, "refs/heads/*"])
+        .args(["--symref", "--", &remote.url, "HEAD", "refs/heads/*"])
         .run(cancel)
         .await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let head = head_in(&text);
     let path = repository.vault.clone();
     let changed = blocking(move || {
         let vault = vault::open(&path)?;
@@ -902,28 +951,29 @@ pub(super) async fn refresh_heads(
         Ok(there.into_keys().collect::<Vec<_>>())
     })
     .await?;
-    if changed.is_empty() {
-        return Ok(());
-    }
     let round = Round {
         inner,
         repository,
         cancel,
     };
+    if changed.is_empty() {
+        return round.follow_default(head).await;
+    }
     // By name while they fit on a command line; all of them if not.
     if changed.len() <= 200 {
         let refspecs: Vec<Refspec> = changed
             .iter()
             .map(|branch| Refspec::branch(branch))
             .collect();
-        round.fetch(&remote, &refspecs).await
+        round.fetch(&remote, &refspecs).await?;
     } else {
         let all = Refspec {
             source: "refs/heads/*".into(),
             target: format!("{HEADS}*"),
         };
-        run_fetch(inner, &repository.vault, &remote, &[all], cancel).await
+        run_fetch(inner, &repository.vault, &remote, &[all], cancel).await?;
     }
+    round.follow_default(head).await
 }
 
 /// Sets a tracking branch that is not there yet, so that a checkout on a new

@@ -7,6 +7,10 @@
 //!     checkouts/<slug>.json   the journal of one checkout
 //!     archives/<id>.json      an archive being made or deleted
 //!     ctl/              the private view of the shared clone
+//!     clone-url, default-branch   what was last known of the remote
+//!     maintained        when the last maintenance was
+//!     rebuild.json, rebuilding/   a damaged repository being made anew
+//!     set-aside/        what was damaged; nothing sweeps it
 //!     views/<slug>/     private views of clones
 //! <root>/.worktrees/<host>/<owner>/<repo>/<slug>/
 //! <root>/.work-items/<slug>/<host>/<owner>/<repo>/

@@ -33,10 +33,14 @@ mod error;
 pub mod facts;
 pub mod fetch;
 pub mod gate;
+mod ghosts;
+mod health;
 pub mod identity;
 pub mod journal;
 mod landed;
 pub mod layout;
+pub mod locks;
+mod maintain;
 mod mend;
 mod open;
 mod options;
@@ -44,6 +48,9 @@ mod parts;
 mod prepare;
 pub mod probe;
 mod questions;
+mod rawrefs;
+mod read_through;
+mod rebuild;
 mod reclaim;
 mod remove;
 pub mod repository;
@@ -59,6 +66,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +74,7 @@ pub use archive::Restored;
 pub use error::WorkspaceError;
 pub use gate::{Facts, Inspection};
 pub use layout::{Layout, RepoPath};
+pub use maintain::Maintained;
 pub use open::OpenReport;
 pub use options::{MissingBranch, PrepareOptions, WorkspaceOptions};
 pub use parts::DirectoryState;
@@ -77,6 +86,7 @@ pub use update::Updated;
 
 use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
+use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target::RepoTarget;
 use crate::files::LockFile;
 use crate::git::{Git, GitOptions};
@@ -109,6 +119,9 @@ struct Held {
 /// A root that is held.
 struct Opened {
     layout: Layout,
+    /// When it was taken, milliseconds since 1970; every git of an earlier daemon
+    /// had ended then.
+    at_ms: i64,
     /// Set once what a crash left has been put in order.
     in_order: std::sync::atomic::AtomicBool,
     _lock: LockFile,
@@ -220,6 +233,39 @@ impl Inner {
             .ok_or_else(not_open)
     }
 
+    /// Returns when the root was taken, milliseconds since 1970.
+    pub(crate) fn opened_at_ms(&self) -> Result<i64, WorkspaceError> {
+        self.held
+            .opened
+            .get()
+            .map(|opened| opened.at_ms)
+            .ok_or_else(not_open)
+    }
+
+    /// Returns when the root was taken, as files have their times.
+    pub(crate) fn opened_at(&self) -> Result<SystemTime, WorkspaceError> {
+        let ms = u64::try_from(self.opened_at_ms()?).unwrap_or(0);
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
+    }
+
+    /// Tells of something that was done without being asked.
+    pub(crate) fn tell(&self, event: LogEvent) {
+        if let Some(told) = &self.options.told {
+            // Nobody listens any more when the daemon stops.
+            let _ = told.send(event);
+        }
+    }
+
+    /// Tells of locks that were removed.
+    pub(crate) fn tell_removed(&self, removed: Vec<locks::Removed>) {
+        for one in removed {
+            self.tell(LogEvent::LockRemoved {
+                path: one.path.display().to_string(),
+                proof: one.proof,
+            });
+        }
+    }
+
     /// Returns the git program.
     pub(crate) fn git(&self) -> Result<&Git, WorkspaceError> {
         let layout = self.layout()?;
@@ -246,6 +292,7 @@ impl Inner {
     ) -> Result<Arc<Repository>, WorkspaceError> {
         let wanted = RepoPath::of(target)?;
         if let Some(known) = self.known(&wanted) {
+            known.note_use();
             return Ok(known);
         }
         let inner = Arc::clone(self);
@@ -273,7 +320,23 @@ impl Inner {
         repositories.get(&names.key()).cloned()
     }
 
+    /// Returns when anything was last done in a repository, milliseconds since
+    /// 1970; none if nothing was since the root was opened.
+    pub(crate) fn last_used(&self, names: &RepoPath) -> Option<i64> {
+        self.known(names)?.last_used()
+    }
+
     pub(crate) fn repository_named(
+        &self,
+        names: RepoPath,
+    ) -> Result<Arc<Repository>, WorkspaceError> {
+        let one = self.repository_unused(names)?;
+        one.note_use();
+        Ok(one)
+    }
+
+    /// Returns a repository without counting that as a use of it.
+    pub(crate) fn repository_unused(
         &self,
         names: RepoPath,
     ) -> Result<Arc<Repository>, WorkspaceError> {

@@ -10,14 +10,17 @@ use tokio_util::sync::CancellationToken;
 use super::identity::{NONCE_FILE, read_line};
 use super::journal::{self, Journal, Phase};
 use super::layout::{Layout, names_in};
+use super::locks::{self, Removed};
 use super::repository::{Repository, SCRATCH_VIEW};
 use super::{
-    Inner, Opened, Workspace, WorkspaceError, archive, blocking, shared, update, vault, worktree,
+    Inner, Opened, Workspace, WorkspaceError, archive, blocking, ghosts, rebuild, shared, update,
+    vault, worktree,
 };
+use crate::clock;
 use crate::domain::checkout::Strategy;
 use crate::domain::code::FailureCode;
 use crate::files::{self, LockError, LockFile};
-use crate::git::{self, MARK};
+use crate::git::{self, MARK, ctl};
 use crate::process;
 
 /// What opening found and did.
@@ -30,7 +33,7 @@ pub struct OpenReport {
     /// Slugs of checkouts whose move was gone through.
     pub moved: Vec<String>,
     /// Lock files of ours that a killed git left, and that were removed.
-    pub locks: Vec<PathBuf>,
+    pub locks: Vec<Removed>,
     /// Foreign records that broke every git in a shared clone, set aside.
     pub ghosts: Vec<PathBuf>,
     /// What could not be put right, for people.
@@ -38,9 +41,6 @@ pub struct OpenReport {
     /// Keys taken from the operator's git configuration.
     pub git_config: Vec<String>,
 }
-
-/// A foreign record is looked at again after it had time to be finished.
-const GHOST_AGE: Duration = Duration::from_mins(1);
 
 impl Workspace {
     /// Takes the root, makes it if it is missing, and clears what a crash left:
@@ -77,6 +77,7 @@ pub(super) async fn open(
     Ok((
         Opened {
             layout,
+            at_ms: clock::now_ms(),
             in_order: std::sync::atomic::AtomicBool::new(false),
             _lock: lock,
         },
@@ -162,8 +163,23 @@ pub(super) async fn recover(
     };
     for names in known {
         let repository = inner.repository_named(names)?;
-        let (repo, place) = (Arc::clone(&repository), layout.clone());
-        let (found, moving) = blocking(move || Ok(recover_one(&place, &repo))).await?;
+        if let Err(error) = rebuild::recover(inner, &repository).await {
+            report.problems.push(format!(
+                "`{}` could not be put in order: {error}",
+                repository.vault.display()
+            ));
+        }
+        let (repo, one) = (Arc::clone(&repository), Arc::clone(inner));
+        let (found, moving) = blocking(move || recover_one(&one, &repo)).await?;
+        match rebuild::heal_shown(inner, &repository, None, cancel).await {
+            Ok(None) => {}
+            Ok(Some(why)) => report.problems.push(format!(
+                "the vault `{}` is damaged, and is made anew at its next use: {why}",
+                repository.vault.display()
+            )),
+            Err(WorkspaceError::Cancelled) => return Err(WorkspaceError::Cancelled),
+            Err(error) => report.problems.push(error.to_string()),
+        }
         report.undone.extend(found.undone);
         report.locks.extend(found.locks);
         report.ghosts.extend(found.ghosts);
@@ -195,16 +211,16 @@ pub(super) async fn recover(
 
 /// Puts one repository in order, and returns the slugs whose move is to be
 /// gone through.
-fn recover_one(layout: &Layout, repository: &Repository) -> (OpenReport, Vec<String>) {
+fn recover_one(
+    inner: &Inner,
+    repository: &Repository,
+) -> Result<(OpenReport, Vec<String>), WorkspaceError> {
+    let layout = inner.layout()?;
     let mut report = OpenReport::default();
     let mut moving = Vec::new();
     let vault = &repository.vault;
-    report.locks = vault::sweep_locks(vault, Duration::ZERO);
-    let any = layout.worktree_dir(&repository.names, "any");
-    let checkouts = any.parent().unwrap_or(&any);
-    report
-        .locks
-        .extend(shared::sweep_locks(&repository.shared, checkouts));
+    report.locks = locks::sweep_vault(vault, inner.opened_at()?);
+    report.locks.extend(repository.sweep_shared_locks(inner)?);
     vault::sweep_temporary(vault);
     let written = [
         vault.clone(),
@@ -258,13 +274,19 @@ fn recover_one(layout: &Layout, repository: &Repository) -> (OpenReport, Vec<Str
             let _ = files::remove_tree(&views.join(name));
         }
     }
-    for ghost in shared::half_made_records(&repository.shared, GHOST_AGE) {
+    let view = ctl::ensure(&repository.ctl, &repository.shared)
+        .ok()
+        .and_then(|()| vault::open(&repository.ctl).ok());
+    for ghost in ghosts::half_made_records(&repository.shared, view.as_ref(), ghosts::AGE) {
         match shared::set_aside(&repository.shared, &ghost) {
             Ok(()) => report.ghosts.push(ghost),
             Err(error) => report.problems.push(error.to_string()),
         }
     }
-    (report, moving)
+    if let Err(error) = repository.restore_known_drift(inner) {
+        report.problems.push(error.to_string());
+    }
+    Ok((report, moving))
 }
 
 /// A loss of power can empty files that were just written. What git needs to

@@ -5,7 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedSender;
+
 use crate::domain::checkout::{CheckoutRecord, Strategy};
+use crate::domain::log_event::LogEvent;
 
 /// What a pull request without a reachable head gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,9 @@ pub struct WorkspaceOptions {
     pub protocols: BTreeMap<String, Vec<String>>,
     /// The daemon's own environment; none for that of this process.
     pub environment: Option<Vec<(OsString, OsString)>>,
+    /// Where to tell of what was done without being asked: locks that were
+    /// removed, drift that was put back, repositories that were made anew.
+    pub told: Option<UnboundedSender<LogEvent>>,
 }
 
 impl WorkspaceOptions {
@@ -67,6 +73,7 @@ impl WorkspaceOptions {
             archive_max_bytes: 268_435_456,
             protocols: BTreeMap::new(),
             environment: None,
+            told: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::identity::{self, IdentityError};
 use super::journal::{Journal, Phase};
 use super::options::{MissingBranch, PrepareOptions};
 use super::repository::{Ensured, Repository};
-use super::{Inner, Workspace, WorkspaceError, blocking, clone, shared, update, vault, worktree};
+use super::{Inner, Workspace, WorkspaceError, blocking, clone, rebuild, update, vault, worktree};
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
@@ -87,7 +87,15 @@ impl Workspace {
                 wanted,
                 options,
             };
-            request.run(&inner, &cancel).await
+            match request.run(&inner, &cancel).await {
+                Err(error)
+                    if error.code() == FailureCode::Corrupt
+                        && request.heal(&inner, &error, &cancel).await? =>
+                {
+                    request.run(&inner, &cancel).await
+                }
+                outcome => outcome,
+            }
         };
         super::joined(tokio::spawn(work)).await
     }
@@ -102,8 +110,20 @@ struct Request {
 }
 
 impl Request {
+    /// Has what is damaged made anew; false if nothing is.
+    async fn heal(
+        &self,
+        inner: &Arc<Inner>,
+        error: &WorkspaceError,
+        cancel: &CancellationToken,
+    ) -> Result<bool, WorkspaceError> {
+        tracing::warn!(%error, "Git says that something is corrupt.");
+        let repository = inner.repository(&self.target).await?;
+        rebuild::heal(inner, &repository, &self.target, cancel).await
+    }
+
     async fn run(
-        self,
+        &self,
         inner: &Arc<Inner>,
         cancel: &CancellationToken,
     ) -> Result<Prepared, WorkspaceError> {
@@ -128,7 +148,7 @@ impl Request {
             .await?;
         let ensured = repository.ensure(inner, &self.target, cancel).await?;
         let (got, fallback) = self.commit(inner, &repository, want, cancel).await?;
-        let drift = self.drift(&repository).await?;
+        let drift = repository.restore_drift(&self.target).await?;
         let (order, too_long) = self.order(&got, fallback, strategy);
         let made = match strategy {
             Strategy::Worktree => worktree::make(inner, &repository, &order, cancel).await?,
@@ -277,23 +297,6 @@ impl Request {
                 Ok((got, true))
             }
         }
-    }
-
-    async fn drift(&self, repository: &Arc<Repository>) -> Result<Vec<String>, WorkspaceError> {
-        let (repository, url) = (Arc::clone(repository), self.target.clone_url.clone());
-        let drift = blocking(move || {
-            shared::restore_drift(
-                &repository.shared,
-                &repository.names,
-                &url,
-                &repository.vault,
-            )
-        })
-        .await?;
-        if !drift.is_empty() {
-            tracing::warn!(keys = ?drift, "The shared clone was changed; what matters is restored.");
-        }
-        Ok(drift)
     }
 
     fn order(&self, got: &Got, fallback: bool, strategy: Strategy) -> (Order, Option<String>) {

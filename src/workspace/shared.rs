@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use git2::Repository;
 
-use super::WorkspaceError;
+use super::identity::read_line;
 use super::layout::RepoPath;
 use super::vault::{self, Marker};
+use super::{WorkspaceError, ghosts};
 use crate::files;
 use crate::git::quoted;
 
@@ -21,10 +22,6 @@ pub const NEW: &str = "innkeeper-new";
 pub const TRASH: &str = "innkeeper-trash";
 /// The marker.
 pub const MARKER: &str = "innkeeper.json";
-/// A foreign record without a common directory is in the making for a moment;
-/// after this it is what a killed `git worktree add` left, and it breaks every
-/// other git in the shared clone.
-const HALF_MADE_AGE: Duration = Duration::from_mins(1);
 
 /// Returns the configuration of a shared clone.
 ///
@@ -68,13 +65,10 @@ pub fn write(
     }
     let repository = vault::open(vault)?;
     let default = vault::default_branch(vault);
-    let head = default.as_deref().unwrap_or("main");
+    let branch = default.as_deref().unwrap_or("main");
     files::create_new(&dir.join("config"), config(clone_url).as_bytes())?;
     files::create_new(&dir.join("config.worktree"), CONFIG_WORKTREE.as_bytes())?;
-    files::create_new(
-        &dir.join("HEAD"),
-        format!("ref: refs/heads/{head}\n").as_bytes(),
-    )?;
+    files::create_new(&dir.join("HEAD"), head(branch).as_bytes())?;
     files::create_new(
         &dir.join("objects/info/alternates"),
         alternates(vault).as_bytes(),
@@ -103,6 +97,20 @@ pub fn remote_refs(vault: &Repository) -> Result<String, WorkspaceError> {
         let _ = writeln!(text, "{oid} refs/remotes/origin/{branch}");
     }
     Ok(text)
+}
+
+/// What `HEAD` of a shared clone says.
+pub(super) fn head(branch: &str) -> String {
+    format!("ref: refs/heads/{branch}\n")
+}
+
+/// Whether `HEAD` is a file that names a branch: without one git takes the
+/// directory for no repository at all.
+fn names_a_branch(path: &Path) -> bool {
+    read_line(path).is_ok_and(|line| {
+        line.strip_prefix("ref: ")
+            .is_some_and(|name| name.starts_with("refs/") && git2::Reference::is_valid_name(name))
+    })
 }
 
 fn alternates(vault: &Path) -> String {
@@ -145,12 +153,21 @@ pub fn restore_drift(
             files::atomic_write(&path, wanted.as_bytes(), false)?;
         }
     }
+    if !names_a_branch(&shared.join("HEAD")) {
+        drift.push("HEAD".to_owned());
+        let default = vault::default_branch(vault);
+        let text = head(default.as_deref().unwrap_or("main"));
+        files::atomic_write(&shared.join("HEAD"), text.as_bytes(), false)?;
+    }
     for planted in [
         "hooks",
         "info/attributes",
         "info/grafts",
         "shallow",
         "objects/info/http-alternates",
+        // Each would make git take another directory for this one.
+        "commondir",
+        "gitdir",
     ] {
         let path = shared.join(planted);
         if fs::symlink_metadata(&path).is_ok() {
@@ -161,79 +178,13 @@ pub fn restore_drift(
     for dir in ["worktrees", NEW, TRASH] {
         files::create_dirs(&shared.join(dir))?;
     }
-    for ghost in half_made_records(shared, HALF_MADE_AGE) {
+    // What its records name is looked up only where that is ours to believe.
+    let view = vault::open(&vault.join("innkeeper/ctl")).ok();
+    for ghost in ghosts::half_made_records(shared, view.as_ref(), ghosts::AGE) {
         drift.push(name_of(shared, &ghost));
         set_aside(shared, &ghost)?;
     }
     Ok(drift)
-}
-
-/// Returns records whose `commondir` is missing or empty, and that are older
-/// than `age`: what somebody's killed `git worktree add` left. Every git that
-/// lists worktrees fails on them.
-pub fn half_made_records(shared: &Path, age: Duration) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(shared.join("worktrees")) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let empty = match fs::metadata(path.join("commondir")) {
-                Ok(stat) => stat.len() == 0,
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-            };
-            empty
-                && !path.join(super::identity::NONCE_FILE).exists()
-                && fs::symlink_metadata(path)
-                    .and_then(|stat| stat.modified())
-                    .is_ok_and(|then| then.elapsed().is_ok_and(|passed| passed >= age))
-        })
-        .collect()
-}
-
-/// How long no git holds the lock of a ref or of a configuration.
-const LOCK_AGE: std::time::Duration = std::time::Duration::from_mins(1);
-
-/// Removes locks that were left when something of ours was killed; returns them.
-/// Only at start, while no git of ours runs. An agent's git may still run: while
-/// one does in the repository's `checkouts`, its locks are told by their age.
-pub fn sweep_locks(shared: &Path, checkouts: &Path) -> Vec<PathBuf> {
-    let in_use = crate::process::inside::processes_inside(&[shared, checkouts], &[])
-        .map_or(true, |found| {
-            found.iter().any(|one| one.name.starts_with("git"))
-        });
-    let age = if in_use {
-        LOCK_AGE
-    } else {
-        std::time::Duration::ZERO
-    };
-    let mut dirs = vec![shared.join("refs")];
-    let mut candidates: Vec<PathBuf> = ["packed-refs.lock", "config.lock", "HEAD.lock"]
-        .iter()
-        .map(|name| shared.join(name))
-        .collect();
-    while let Some(dir) = dirs.pop() {
-        let Ok(entries) = fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
-                Ok(_) if entry.path().extension().is_some_and(|ext| ext == "lock") => {
-                    candidates.push(entry.path());
-                }
-                _ => {}
-            }
-        }
-    }
-    candidates.retain(|path| {
-        let is_old = fs::symlink_metadata(path)
-            .and_then(|stat| stat.modified())
-            .is_ok_and(|then| then.elapsed().is_ok_and(|passed| passed >= age));
-        is_old && fs::remove_file(path).is_ok()
-    });
-    candidates
 }
 
 fn name_of(shared: &Path, path: &Path) -> String {
@@ -248,17 +199,35 @@ pub(super) fn set_aside(shared: &Path, path: &Path) -> Result<(), WorkspaceError
     files::create_dirs(&trash)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = trash.join(format!("aside-{name}-{}", super::nonce()));
-    Ok(files::rename_noreplace(path, &aside)?)
+    match files::rename_noreplace(path, &aside) {
+        // Another preparation was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => Ok(outcome?),
+    }
 }
 
+/// How long an agent's git that writes the configuration is waited for.
+const REWRITE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Rewrites the configuration under git's own lock; not at all while an agent's
-/// git holds it.
+/// git holds it for long: the next use looks again.
 fn rewrite(config: &Path, text: &str) -> Result<bool, WorkspaceError> {
     let lock = config.with_extension("lock");
-    match files::create_new(&lock, text.as_bytes()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(error.into()),
+    let since = Instant::now();
+    loop {
+        match files::create_new(&lock, text.as_bytes()) {
+            Ok(()) => break,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if since.elapsed() >= REWRITE_PATIENCE {
+                    return Ok(false);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => {
+                let _ = fs::remove_file(&lock);
+                return Err(error.into());
+            }
+        }
     }
     fs::rename(&lock, config).map_err(|error| {
         let _ = fs::remove_file(&lock);

@@ -25,10 +25,11 @@ use super::probe::private::Private;
 use super::probe::status::{self, Kind};
 use super::repository::Repository;
 use super::worktree::{append, reflog_line, write_head};
-use super::{Inner, Workspace, WorkspaceError, blocking, mend, vault};
+use super::{Inner, Workspace, WorkspaceError, blocking, mend, rebuild, vault};
 use crate::clock;
 use crate::domain::checkout::{CheckoutRecord, Strategy, Wanted};
 use crate::domain::code::{FailureCode, Retry};
+use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target::RepoTarget;
 use crate::git::{GitError, ctl};
 
@@ -64,7 +65,19 @@ impl Workspace {
         let _cancelled_when_dropped = cancel.clone().drop_guard();
         let inner = self.opened(&cancel).await?;
         let (record, target, wanted) = (record.clone(), target.clone(), wanted.clone());
-        let work = async move { run(&inner, record, &target, &wanted, idle, &cancel).await };
+        let work = async move {
+            match run(&inner, record.clone(), &target, &wanted, idle, &cancel).await {
+                Err(error) if error.code() == FailureCode::Corrupt => {
+                    tracing::warn!(%error, "Git says that something is corrupt.");
+                    let repository = inner.repository_of(&record)?;
+                    if !rebuild::heal(&inner, &repository, &target, &cancel).await? {
+                        return Err(error);
+                    }
+                    run(&inner, record, &target, &wanted, idle, &cancel).await
+                }
+                outcome => outcome,
+            }
+        };
         super::joined(tokio::spawn(work)).await
     }
 }
@@ -81,6 +94,12 @@ async fn run(
     let repository = inner.repository_of(&record)?;
     let _one = inner.slug_lock(&repository, &record.slug, cancel).await?;
     repository.ensure(inner, target, cancel).await?;
+    if record.strategy == Strategy::Worktree {
+        let keys = repository.restore_drift(target).await?;
+        if !keys.is_empty() {
+            inner.tell(LogEvent::SharedCloneDrift { keys });
+        }
+    }
     let got = fetch::obtain(inner, &repository, target, want, cancel).await?;
     let to = got.commit.to_string();
     let updated = move_or_leave(inner, &repository, record, &to, idle, cancel).await?;
@@ -344,9 +363,11 @@ pub(super) async fn finish_move(
         }
     }
     let (repository, moved_from, moved_to) = (Arc::clone(repository), from.clone(), to.clone());
+    let one = Arc::clone(inner);
     let moved = blocking(move || {
         if !at_new {
             move_head(
+                &one,
                 &repository,
                 &record,
                 &located,
@@ -423,6 +444,7 @@ async fn settle(
 
 /// Moves the branch, compared with what it was, or a detached HEAD.
 fn move_head(
+    inner: &Inner,
     repository: &Repository,
     record: &CheckoutRecord,
     located: &Located,
@@ -436,9 +458,12 @@ fn move_head(
             ctl::ensure(&view, &located.common)?;
             let view = vault::open(&view)?;
             let (from, to) = (vault::parse_oid(from)?, vault::parse_oid(to)?);
-            view.reference_matching(name, to, true, from, "innkeeper: new head")?;
+            repository.patiently(inner, || {
+                view.reference_matching(name, to, true, from, "innkeeper: new head")?;
+                Ok(())
+            })?;
         }
-        None => write_head(&located.admin, &format!("{to}\n"))?,
+        None => repository.patiently(inner, || write_head(&located.admin, &format!("{to}\n")))?,
     }
     let line = reflog_line(
         from,

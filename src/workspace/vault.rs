@@ -25,7 +25,7 @@ pub const SEEN: &str = "refs/innkeeper/seen/";
 
 /// Configuration of a vault. Small fetches are kept as packs too: a pack
 /// appears whole or not at all, loose objects one by one.
-const CONFIG: &str = "\
+pub(super) const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -241,6 +241,26 @@ pub fn set_default_branch(vault: &Path, branch: &str) -> Result<(), WorkspaceErr
     )?)
 }
 
+/// Returns the URL that the repository was last used with.
+pub(super) fn clone_url(vault: &Path) -> Option<String> {
+    let url = fs::read_to_string(vault.join("innkeeper/clone-url")).ok()?;
+    let url = url.trim_end_matches('\n');
+    (!url.is_empty()).then(|| url.to_owned())
+}
+
+/// Remembers the URL, for what is done when nobody names it.
+pub(super) fn set_clone_url(vault: &Path, url: &str) -> Result<(), WorkspaceError> {
+    if clone_url(vault).as_deref() == Some(url) {
+        return Ok(());
+    }
+    let path = vault.join("innkeeper/clone-url");
+    Ok(files::atomic_write(
+        &path,
+        format!("{url}\n").as_bytes(),
+        false,
+    )?)
+}
+
 /// Removes what a git that was killed left in the objects. Only while no git
 /// of ours writes there.
 pub fn sweep_temporary(vault: &Path) {
@@ -266,47 +286,4 @@ pub fn sweep_temporary(vault: &Path) {
             }
         }
     }
-}
-
-/// Removes lock files of ours that no process can still hold: only while this
-/// process writes nothing, and only those older than `age`.
-pub fn sweep_locks(vault: &Path, age: std::time::Duration) -> Vec<PathBuf> {
-    let mut removed = Vec::new();
-    let mut dirs = vec![vault.join("refs")];
-    let mut candidates: Vec<PathBuf> = [
-        "packed-refs.lock",
-        "config.lock",
-        "HEAD.lock",
-        "shallow.lock",
-    ]
-    .iter()
-    .map(|name| vault.join(name))
-    .collect();
-    while let Some(dir) = dirs.pop() {
-        let Ok(entries) = fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
-                Ok(_) if entry.path().extension().is_some_and(|ext| ext == "lock") => {
-                    candidates.push(entry.path());
-                }
-                // What a loss of power can leave of a ref that was just written.
-                Ok(_) if entry.metadata().is_ok_and(|stat| stat.len() == 0) => {
-                    candidates.push(entry.path());
-                }
-                _ => {}
-            }
-        }
-    }
-    for path in candidates {
-        let old = fs::metadata(&path)
-            .and_then(|stat| stat.modified())
-            .is_ok_and(|then| then.elapsed().is_ok_and(|passed| passed >= age));
-        if old && fs::remove_file(&path).is_ok() {
-            removed.push(path);
-        }
-    }
-    removed
 }

@@ -22,7 +22,7 @@ use super::journal::{Journal, Phase};
 use super::layout::Layout;
 use super::prepare::{Order, told_by_disk};
 use super::repository::Repository;
-use super::{Inner, WorkspaceError, blocking, fetch, shared, vault};
+use super::{Inner, WorkspaceError, blocking, fetch, locks, shared, vault};
 use crate::clock;
 use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
@@ -65,10 +65,11 @@ pub(super) async fn make(
         filled?;
         let entries = entries?;
         let (repo, what, record) = (Arc::clone(repository), order.clone(), begun.clone());
+        let one = Arc::clone(inner);
         if cancel.is_cancelled() {
             return Err(WorkspaceError::Cancelled);
         }
-        blocking(move || finish(&repo, &what, record, entries)).await
+        blocking(move || finish(&one, &repo, &what, record, entries)).await
     }
     .await
     .map_err(|error| told_by_disk(error, root));
@@ -263,6 +264,7 @@ async fn fill(
 
 /// Verifies, gives it its branch, and says that it is ready.
 fn finish(
+    inner: &Inner,
     repository: &Repository,
     order: &Order,
     mut record: CheckoutRecord,
@@ -272,7 +274,7 @@ fn finish(
     verify_filled(&admin, order.commit, entries)?;
     let mut detached_because = None;
     if let Some(branch) = record.branch.clone() {
-        if let Err(why) = take_branch(repository, &admin, &record, &branch, order.commit)? {
+        if let Err(why) = take_branch(inner, repository, &admin, &record, &branch, order.commit)? {
             detached_because = Some(why);
             record.branch = None;
             record.branch_created = false;
@@ -348,6 +350,7 @@ pub(super) fn tree_entries(vault: &Path, commit: Oid) -> Result<u64, WorkspaceEr
 /// is new, or nobody's and at, or strictly behind, the commit. Returns why not
 /// otherwise.
 fn take_branch(
+    inner: &Inner,
     repository: &Repository,
     admin: &Path,
     record: &CheckoutRecord,
@@ -375,11 +378,16 @@ fn take_branch(
                     "branch `{branch}` exists at {tip}, which is not behind {commit}"
                 )));
             }
-            if view
-                .reference_matching(&name, commit, true, tip, "innkeeper: forward")
-                .is_err()
-            {
-                return Ok(Err(format!("branch `{branch}` is being moved by another")));
+            let moved = repository.patiently(inner, || {
+                view.reference_matching(&name, commit, true, tip, "innkeeper: forward")?;
+                Ok(())
+            });
+            match moved {
+                Ok(()) => {}
+                Err(error) if error.code() == FailureCode::LockTimeout => return Err(error),
+                Err(_) => {
+                    return Ok(Err(format!("branch `{branch}` is being moved by another")));
+                }
             }
         }
         Ok(None) => {
@@ -388,20 +396,32 @@ fn take_branch(
                     "branch `{branch}` cannot stand beside `{hindrance}`"
                 )));
             }
-            match view.reference(&name, commit, false, "innkeeper: created") {
-                Ok(_) => {}
-                Err(error) if error.code() == git2::ErrorCode::Exists => {
+            let made = repository.patiently(inner, || {
+                match view.reference(&name, commit, false, "innkeeper: created") {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.code() == git2::ErrorCode::Exists => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            });
+            match made {
+                Ok(true) => {}
+                Ok(false) => {
                     return Ok(Err(format!("branch `{branch}` was just made by another")));
                 }
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        FailureCode::DiskFull | FailureCode::LockTimeout | FailureCode::Corrupt
+                    ) =>
+                {
+                    return Err(error);
+                }
                 Err(error) => {
-                    let error = WorkspaceError::from(error);
-                    if error.code() == FailureCode::DiskFull {
-                        return Err(error);
-                    }
                     return Ok(Err(format!("branch `{branch}` cannot be made: {error}")));
                 }
             }
         }
+        Err(error) if error.code() == FailureCode::Corrupt => return Err(error),
         Err(error) => return Ok(Err(format!("branch `{branch}` cannot be read: {error}"))),
     }
     set_head(admin, &name, record, commit)?;
@@ -449,12 +469,17 @@ pub(super) fn write_head(admin: &Path, text: &str) -> Result<(), WorkspaceError>
 
 /// Adds a line to a reflog.
 pub(super) fn append(log: &Path, line: &str) -> Result<(), WorkspaceError> {
+    append_bytes(log, line.as_bytes())
+}
+
+/// Adds bytes to a file.
+pub(super) fn append_bytes(file: &Path, bytes: &[u8]) -> Result<(), WorkspaceError> {
     OpenOptions::new()
         .append(true)
         .create(true)
-        .open(log)
-        .and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| WorkspaceError::io("append to", log, &error))
+        .open(file)
+        .and_then(|mut opened| opened.write_all(bytes))
+        .map_err(|error| WorkspaceError::io("append to", file, &error))
 }
 
 /// Returns which record has a branch: as its HEAD, or as what an operation in
@@ -560,7 +585,7 @@ fn undo_branch(
             let mut reference = view.find_reference(&name)?;
             // Compared and deleted under the ref's lock.
             if reference.target() == Some(commit) {
-                reference.delete()?;
+                locks::patiently(|| (), || Ok(reference.delete()?))?;
             }
         }
         Some(before) if before != commit => {

@@ -12,6 +12,7 @@ mod work;
 mod archives;
 mod archives_kept;
 mod commands;
+mod damage;
 mod gc;
 mod hostile;
 mod issues;

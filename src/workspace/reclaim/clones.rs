@@ -41,7 +41,7 @@ pub(super) async fn clones(
     };
     let mut found = Vec::new();
     for names in known {
-        let repository = inner.repository_named(names)?;
+        let repository = inner.repository_unused(names)?;
         let writer = repository.writer.try_lock();
         let is_busy = writer.is_err();
         let (place, repo) = (layout.clone(), Arc::clone(&repository));

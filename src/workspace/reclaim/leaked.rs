@@ -25,7 +25,7 @@ pub(super) async fn leaked(
     let limit = inner.options.git_timeout.as_secs();
     let mut found = Vec::new();
     for names in known {
-        let repository = inner.repository_named(names)?;
+        let repository = inner.repository_unused(names)?;
         // Whoever holds it fetches, or is about to: what is there may be his.
         let writer = repository.writer.try_lock();
         let is_busy = writer.is_err();
