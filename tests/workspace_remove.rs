@@ -264,7 +264,7 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
         ("a file is meant to be added", "echo x > n; git add -N n".into(), &[TrackedDirty]),
         ("a file is untracked", "mkdir d; echo x > d/n".into(), &[Untracked]),
         (
-            "an untracked file that the configuration hides (V2)",
+            "an untracked file that the configuration hides",
             "git config status.showUntrackedFiles no; echo x > n".into(),
             &[Untracked],
         ),
@@ -273,10 +273,10 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             "mkdir -p \"$(git rev-parse --git-common-dir)/info\"; echo n >> \"$(git rev-parse --git-common-dir)/info/exclude\"; echo x > n".into(),
             &[Untracked],
         ),
-        ("an ignored file (V1)", "echo secret > .env".into(), &[IgnoredPrecious]),
+        ("an ignored file", "echo secret > .env".into(), &[IgnoredPrecious]),
         ("an ignored directory", "mkdir out; echo x > out/f".into(), &[IgnoredPrecious]),
         (
-            "an edit behind skip-worktree (V3)",
+            "an edit behind skip-worktree",
             format!("git update-index --skip-worktree README; {edit}"),
             &[HiddenDirty],
         ),
@@ -292,7 +292,7 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
         ),
         ("a commit on the branch", COMMIT.into(), &[UnlandedCommits]),
         (
-            "a commit on a detached HEAD (V4)",
+            "a commit on a detached HEAD",
             format!("git checkout -q --detach; {COMMIT}"),
             &[DetachedUnreferenced],
         ),
@@ -302,7 +302,7 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             &[DetachedUnreferenced],
         ),
         (
-            "a commit on another branch made here (V5)",
+            "a commit on another branch made here",
             format!("git checkout -qb other; {COMMIT}; git checkout -q feat"),
             &[UnlandedCommits],
         ),
@@ -312,37 +312,37 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             &[UnlandedCommits],
         ),
         (
-            "a commit that a made-up remote branch holds (V45)",
+            "a commit that a made-up remote branch holds",
             format!("{COMMIT}; git update-ref refs/remotes/origin/fake HEAD"),
             &[UnlandedCommits],
         ),
         (
-            "a commit hidden by a graft (V44)",
+            "a commit hidden by a graft",
             format!("{COMMIT}; g=$(git rev-parse --git-common-dir); mkdir -p $g/info; git rev-parse HEAD > $g/info/grafts"),
             &[UnlandedCommits],
         ),
         (
-            "a commit hidden by a shallow boundary (V28, V44)",
+            "a commit hidden by a shallow boundary",
             format!("{COMMIT}; git rev-parse HEAD~1 HEAD > $(git rev-parse --git-common-dir)/shallow"),
             &[UnlandedCommits],
         ),
         (
-            "a commit replaced by one that landed (V44)",
+            "a commit replaced by one that landed",
             format!("{COMMIT}; git replace HEAD origin/main"),
             &[UnlandedCommits],
         ),
         (
-            "a commit whose graph says it has no parents (V44)",
+            "a commit whose graph says it has no parents",
             format!("{COMMIT}; git commit-graph write --reachable; f=$(git rev-parse --git-path objects/info/commit-graph); chmod +w $f; printf '\\0\\0\\0\\0' | dd of=$f bs=1 seek=1100 conv=notrunc 2>/dev/null"),
             &[UnlandedCommits],
         ),
         (
-            "two commits, of which one was pushed (A1)",
+            "two commits, of which one was pushed",
             format!("{COMMIT}; git push -q origin HEAD:feat; echo x > y; git add y; git commit -qm second"),
             &[UnlandedCommits],
         ),
         (
-            "a commit with its upstream gone (A39)",
+            "a commit with its upstream gone",
             format!("git push -q origin HEAD:gone; git branch -q --set-upstream-to=origin/gone || true; {COMMIT}; git push -q origin :gone"),
             &[UnlandedCommits],
         ),
@@ -352,7 +352,7 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             &[OpInProgress, TrackedDirty, UnlandedCommits],
         ),
         (
-            "a rebase that stopped with a clean tree (V6)",
+            "a rebase that stopped with a clean tree",
             "GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1 2>/dev/null".into(),
             &[OpInProgress],
         ),
@@ -372,14 +372,14 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             "git format-patch -q -1 --stdout origin/main > $TOP/p; git am -q $TOP/p >/dev/null 2>&1 || true; git checkout -q -f HEAD".into(),
             &[OpInProgress],
         ),
-        ("a stash (V7)", format!("{edit}; git stash -q"), &[StashFromHere]),
+        ("a stash", format!("{edit}; git stash -q"), &[StashFromHere]),
         (
             "a stash on a detached HEAD",
             format!("git checkout -q --detach; {edit}; git stash push -q -- README"),
             &[StashFromHere],
         ),
         (
-            "a repository in an ignored directory (V8)",
+            "a repository in an ignored directory",
             "mkdir -p node_modules/x; git init -q node_modules/x".into(),
             &[NestedRepo],
         ),
@@ -388,7 +388,7 @@ async fn work_that_is_nowhere_else_is_kept_with_its_reason_and_nothing_is_touche
             "mkdir -p node_modules; git init -q --bare node_modules/x".into(),
             &[NestedRepo],
         ),
-        ("a fifo (V48)", "mkfifo f".into(), &[Untracked]),
+        ("a fifo", "mkfifo f".into(), &[Untracked]),
     ];
     for strategy in STRATEGIES {
         for (what, script, expected) in &cases {
@@ -527,7 +527,7 @@ async fn a_commit_that_a_payload_named_is_not_at_risk_and_a_name_proves_nothing(
         let fixture = Fixture::new();
         let mut world = World::new(&fixture, strategy).await;
         world.agent(COMMIT);
-        // The request was merged, says the payload, at another commit (A38).
+        // The request was merged, says the payload, at another commit.
         world.facts.merged = Some(true);
         world.facts.heads = vec![world.record.commit.clone(), "nonsense".to_owned()];
         world
@@ -617,7 +617,7 @@ async fn what_cannot_be_read_is_kept() {
             "printf junk >> $(git rev-parse --git-path index)",
         ),
         (
-            "a HEAD that is no commit (V43)",
+            "a HEAD that is no commit",
             "echo 1111111111111111111111111111111111111111 > $(git rev-parse --git-path HEAD)",
         ),
         (
@@ -717,7 +717,7 @@ async fn a_submodule_with_work_of_its_own_is_kept_and_its_code_does_not_run() {
     let cases: [(&str, &str, &[KeepReason]); 6] = [
         ("as recorded", "", &[]),
         (
-            "a local commit, HEAD back at the recorded one (V19)",
+            "a local commit, HEAD back at the recorded one",
             "cd lib; git commit -q --allow-empty -m local; git checkout -q HEAD~1",
             &[SubmoduleUnlanded],
         ),
@@ -733,7 +733,7 @@ async fn a_submodule_with_work_of_its_own_is_kept_and_its_code_does_not_run() {
             &[SubmoduleUnlanded],
         ),
         (
-            "planted filters (V46)",
+            "planted filters",
             "printf '#!/bin/sh\\necho ran >> $TOP/canary\\ncat\\n' > $TOP/evil; chmod +x $TOP/evil; cd lib; git config core.fsmonitor $TOP/evil; git config filter.z.clean $TOP/evil; echo '* filter=z' > .gitattributes; rm -f $TOP/canary",
             &[SubmoduleUnlanded],
         ),
@@ -893,7 +893,7 @@ async fn other_worktrees_and_their_branches_are_left_alone() {
     )
     .await;
     world.agent("git worktree add -q -b mine $TOP/mine origin/main; cd $TOP/mine; echo x > n; git add n; git commit -qm mine");
-    // A worktree that is away for a moment keeps its record (V30, A32).
+    // A worktree that is away for a moment keeps its record.
     world.agent("git worktree add -q -b away $TOP/away origin/main; mv $TOP/away $TOP/elsewhere");
     world.is_cleaned("the one").await;
     fs::rename(

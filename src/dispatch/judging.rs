@@ -82,8 +82,8 @@ async fn finish_preparing(job: &Job, row: &CheckoutRow) -> Result<bool, Stop> {
 }
 
 /// Asks the removal gate again about a kept checkout of a closed item. It goes
-/// if nothing hinders any more and the breaker admits it; else the reasons
-/// are stored, and told if they are others than before.
+/// if nothing is at risk any more, or may be archived, and the breaker admits it;
+/// else the reasons are stored, and told if they are others than before.
 async fn judge_again(job: &Job, row: &CheckoutRow) -> Result<(), Stop> {
     let Some(record) = &row.record else {
         return Ok(());
@@ -97,18 +97,26 @@ async fn judge_again(job: &Job, row: &CheckoutRow) -> Result<(), Stop> {
         .inspect(record, &closing::facts_of(job), &CancellationToken::new())
         .await;
     let reasons = match inspected {
-        Ok(inspection) => match fate(&inspection.verdict, job.settings.removal.on_close) {
-            Fate::Removed | Fate::Archived => {
+        Ok(inspection) => {
+            let fate = fate(&inspection.verdict, job.settings.removal.on_close);
+            // What could not be archived is tried again when somebody asks, or an
+            // event comes: it takes its time.
+            let may_go = match fate {
+                Fate::Removed => true,
+                Fate::Archived => !was_not_archived(row.kept.as_deref().unwrap_or_default()),
+                Fate::Kept => false,
+            };
+            if may_go {
                 if breaker::admit(&job.context).await? {
                     closing::remove(job, false, closing::at_risk_unasked(job)).await?;
                 }
                 return Ok(());
             }
-            Fate::Kept => match inspection.verdict {
-                Verdict::Keep(reasons) => reasons,
-                Verdict::Removable => return Ok(()),
-            },
-        },
+            match inspection.verdict {
+                Verdict::Keep(reasons) if fate == Fate::Kept => reasons,
+                Verdict::Keep(_) | Verdict::Removable => return Ok(()),
+            }
+        }
         Err(error) => {
             let Failure { code, message } = Failure::of_workspace(error);
             vec![Kept::new(
@@ -180,6 +188,16 @@ async fn still_kept(
             news.map_or(Ok(()), |entry| tx.append(&entry))
         })
         .await
+}
+
+/// Whether archiving was tried and failed.
+fn was_not_archived(reasons: &[Kept]) -> bool {
+    reasons.iter().any(|kept| {
+        matches!(
+            kept.code,
+            KeepReason::ArchiveTooBig | KeepReason::ArchiveFailed
+        )
+    })
 }
 
 /// Whether two looks saw the same. Processes come and go; that some are there

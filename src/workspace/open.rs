@@ -270,6 +270,7 @@ fn recover_one(
     }
     let views = vault.join("innkeeper/views");
     for name in names_in(&views) {
+        // Nothing looks at a checkout yet.
         if name.starts_with(SCRATCH_VIEW) {
             let _ = files::remove_tree(&views.join(name));
         }

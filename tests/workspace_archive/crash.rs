@@ -371,3 +371,57 @@ fn copy(from: &Path, to: &Path) {
         fs::copy(from.join(&name), to.join(&name)).expect("copied");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_a_crash_undid_takes_its_archive_along_and_one_that_went_through_does_not() {
+    for decided in [false, true] {
+        let what = if decided {
+            "gone through with"
+        } else {
+            "undone"
+        };
+        let fixture = Fixture::new();
+        let mut world = World::new(&fixture, STRATEGIES[0]).await;
+        world.agent("echo work > work; git add work; git commit -qm work");
+        let kept = world.archive(what).await;
+        world.is_restored(&kept, what).await;
+        let before = Picture::of(&world);
+        let id = "0123456789abcdef0123456789abcdef";
+        let shelf = world.root().join(".archive").join(&world.record.slug);
+        copy(&world.archive_dir(&kept), &shelf.join(id));
+        let marks = world.vault().join("innkeeper/archives");
+        let mark = format!(
+            "{{\"version\":1,\"state\":\"making\",\"slug\":\"{}\",\"id\":\"{id}\",\"nonce\":\"{}\"}}",
+            world.record.slug, world.record.nonce
+        );
+        fs::create_dir_all(&marks).expect("made");
+        fs::write(marks.join(format!("{id}.json")), mark).expect("written");
+        let phase = Phase::Removing {
+            trash: "crashed".into(),
+            archive: Some(id.into()),
+        };
+        Journal::new(phase, world.record.clone())
+            .write(&world.vault())
+            .expect("written");
+        let trash = world.root().join(".trash/crashed");
+        fs::rename(&world.record.path, trash).expect("renamed");
+        if decided {
+            let aside = world.shared().join("innkeeper-trash/crashed");
+            fs::rename(world.admin(), aside).expect("renamed");
+        }
+        reopened(&mut world).await;
+        if decided {
+            world.is_gone(what).await;
+            assert_eq!(names_in(&shelf), {
+                let mut both = [id.to_owned(), kept.id.clone()];
+                both.sort();
+                both
+            });
+        } else {
+            assert_eq!(world.journal(), Some(Phase::Ready));
+            before.is_same(&Picture::of(&world), what);
+            assert_eq!(names_in(&shelf), [kept.id.as_str()]);
+            world.is_tidy(what);
+        }
+    }
+}

@@ -32,6 +32,10 @@ for repo in $common $(git -C lib rev-parse --absolute-git-dir) nested/.git; do
 done
 rm -f $TOP/ran";
 
+/// That any of it runs for somebody who is not careful.
+const CONTROL: &str = "git status >/dev/null 2>&1 || true; test -s $TOP/ran; rm $TOP/ran; \
+     git -C lib status >/dev/null 2>&1 || true; test -s $TOP/ran; rm $TOP/ran";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_was_planted_runs_on_the_way_out_or_back() {
     for strategy in STRATEGIES {
@@ -39,6 +43,7 @@ async fn nothing_that_was_planted_runs_on_the_way_out_or_back() {
         let fixture = Fixture::new();
         let mut world = World::new(&fixture, strategy).await;
         world.agent(PLANTED);
+        world.agent(CONTROL);
         let ran = fixture.path().join("ran");
         assert!(!ran.exists());
         let outcome = world.cleanup(&AtRisk::Archive).await;

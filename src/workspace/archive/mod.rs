@@ -41,7 +41,7 @@ mod restore;
 mod shelf;
 mod undecided;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,6 +105,20 @@ pub(super) fn branches(layout: &Layout, id: &str) -> BTreeMap<String, String> {
             BTreeMap::new()
         }
     }
+}
+
+/// Makes sure that an archive is in its place and its objects are pinned.
+/// Blocking.
+pub(super) fn require(layout: &Layout, vault: &Path, id: &str) -> Result<(), WorkspaceError> {
+    let (_, manifest) = shelf::find(layout, id)?;
+    bundle::require_pinned(vault, id, &manifest.pins, &manifest.objects)
+}
+
+/// Returns the slugs of which an archive is neither there for good nor gone.
+/// Blocking.
+pub(super) fn undecided_slugs(vault: &Path) -> BTreeSet<String> {
+    let marks = undecided::all(vault).into_iter();
+    marks.map(|mark| mark.slug).collect()
 }
 
 /// Returns what an archive says of itself. Blocking.

@@ -109,11 +109,11 @@ pub(super) fn remove(vault: &Path, id: &str) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Settles what a crash left of the archives of a slug, or of all. Nothing else
-/// may be at work on them. Blocking.
-pub(in crate::workspace) fn settle(layout: &Layout, vault: &Path, slug: Option<&str>) {
+/// Settles what a crash left of the archives of a slug, whose lock is held.
+/// Blocking.
+pub(in crate::workspace) fn settle(layout: &Layout, vault: &Path, slug: &str) {
     for mark in all(vault) {
-        if slug.is_none_or(|slug| slug == mark.slug)
+        if slug == mark.slug
             && let Err(error) = settle_one(layout, vault, &mark)
         {
             tracing::warn!(archive = mark.id, %error, "An unfinished archive could not be settled.");
