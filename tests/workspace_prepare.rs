@@ -1192,6 +1192,36 @@ async fn whatever_git_call_fails_nothing_is_left_and_the_next_attempt_converges(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_comes_while_a_clone_is_made_is_not_half_in_it() {
+    let fixture = Fixture::new();
+    let remote = fixture.remote("acme", "widgets");
+    let (wanted, commit) = remote.open_pull(7, "feature");
+    let vault = fixture.root().join(".vault/git.test/acme/widgets.git");
+    // What another item's fetch does at this moment.
+    let git = fixture.script(
+        "git",
+        &format!(
+            "git \"$@\" || exit\n\
+             for a; do [ \"$a\" = pack-objects ] && {{\n\
+             late=$(git --git-dir={0} -c user.name=x -c user.email=x commit-tree -m late {commit}^{{tree}}) &&\n\
+             git --git-dir={0} update-ref refs/innkeeper/heads/late \"$late\"; }}; done; exit 0",
+            vault.display()
+        ),
+    );
+    let workspace = Workspace::with_options(WorkspaceOptions {
+        git_binary: git,
+        ..fixture.options()
+    });
+    let made = prepare(&workspace, &remote.target(), 7, &wanted, Strategy::Clone)
+        .await
+        .expect("prepared");
+    let heads = fixture.git(&vault, &["for-each-ref", "refs/innkeeper/heads"]);
+    assert!(heads.contains("late"), "it came: {heads}");
+    fixture.git(&made.record.path, &["fsck", "--connectivity-only"]);
+    assert_eq!(head(&fixture, &made.record.path), commit);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_while_preparing_leaves_what_the_next_one_undoes() {
     for strategy in STRATEGIES {
         for call in ["fetch", "read-tree", "pack-objects"] {

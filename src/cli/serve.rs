@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, Format, Global, Output};
 use crate::config::{self, Environment};
 use crate::daemon::{Daemon, DaemonError, Options, logging};
+use crate::process::crash_point;
 
 /// How long a changed file is left alone before it is read: editors write more
 /// than once.
@@ -36,6 +37,9 @@ pub struct Arguments {
 pub fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let environment = Environment::of_process();
     let path = global.config_file(&environment)?;
+    if let Some(order) = environment.non_empty(crash_point::VARIABLE) {
+        crash_point::arm(&order.to_string_lossy()).map_err(Failure::usage)?;
+    }
     // Before it is read: a change in between is seen afterwards.
     let seen = stamp(&path);
     let loaded = config::load(&path, &environment).map_err(Failure::configuration)?;
@@ -71,8 +75,13 @@ async fn serve(
     // Without a service manager there is nobody to tell.
     drop(sd_notify::notify(&[sd_notify::NotifyState::Ready]));
     let (changed, mut changes) = mpsc::channel(1);
-    // What changed between reading the file and watching it is not missed.
-    let _full = changed.try_send(());
+    // What changed between reading the file and watching it is not missed, nor
+    // read while it is still being written.
+    let first = changed.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(SETTLE).await;
+        let _full = first.try_send(());
+    });
     let _watcher = watch(path, changed);
     let reason = loop {
         tokio::select! {

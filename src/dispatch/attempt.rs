@@ -16,6 +16,7 @@ use crate::domain::lane::{Ended, Waiting};
 use crate::domain::log_event::{Entry, LogEvent, Source};
 use crate::domain::reason::DropReason;
 use crate::domain::routing::{self, Act, Action, Decision};
+use crate::process::CrashPoint;
 use crate::store::{DeliveryState, StoreError};
 
 /// How long to wait before a delivery is taken again whose state could not be
@@ -58,6 +59,7 @@ pub(super) async fn deliver(
             untrusted,
             attempt,
         }) => {
+            CrashPoint::DeliveryClaimed.pass();
             let outcome = perform(&job, &act, untrusted, &waiting, cancel).await;
             outcome.map_err(|stop| (stop, Some(job), attempt))
         }

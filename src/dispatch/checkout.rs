@@ -14,6 +14,7 @@ use crate::domain::code::{FailureCode, Retry};
 use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target::RepoTarget;
 use crate::domain::work_item::ItemKind;
+use crate::process::CrashPoint;
 use crate::store::CheckoutRow;
 use crate::workspace::{DirectoryState, PrepareOptions, Prepared};
 
@@ -227,6 +228,7 @@ async fn prepare(
             return Err(tell_failure(job, None, no_more(present)).await);
         }
     };
+    CrashPoint::CheckoutBegun.pass();
     let workspace = job.context.workspace(std::path::Path::new(&row.root));
     let options = PrepareOptions {
         strategy: Some(row.strategy),
@@ -243,6 +245,7 @@ async fn prepare(
             cancel,
         )
         .await;
+    CrashPoint::CheckoutMade.pass();
     match outcome {
         Ok(prepared) => ready(job, &row, prepared, &wanted, began).await,
         Err(_) if cancel.is_cancelled() => {
@@ -359,6 +362,7 @@ async fn ready(
             tx.append(&entry)
         })
         .await?;
+    CrashPoint::CheckoutReady.pass();
     Ok(Ready {
         row: id,
         record,
@@ -418,6 +422,7 @@ async fn taken_up(
                 return Err(tell_failure(job, Some(row), Failure::of_workspace(error)).await);
             }
         };
+        CrashPoint::CheckoutMoved.pass();
         let update = Update {
             moved: updated.moved,
             from: updated.from.clone(),

@@ -16,6 +16,7 @@ use crate::domain::checkout::{CheckoutRecord, CheckoutState};
 use crate::domain::log_event::LogEvent;
 use crate::domain::reason::{KeepReason, Kept};
 use crate::domain::repo_target::RepoTarget;
+use crate::process::CrashPoint;
 use crate::store::{CheckoutRow, StoreError};
 use crate::workspace::{Cleanup, DirectoryState, Facts};
 
@@ -101,12 +102,14 @@ pub(super) async fn remove(job: &Job, keep: bool, at_risk: &AtRisk) -> Result<Ou
         .store
         .write(move |tx| tx.set_checkout_state(claim, id, CheckoutState::Removing))
         .await?;
+    CrashPoint::RemovalBegun.pass();
     let facts = facts_of(job);
     let workspace = job.context.workspace(&record.root);
     // Nothing cancels a removal; it is short, and each state of it is recovered.
     let outcome = workspace
         .cleanup(&record, &facts, at_risk, &CancellationToken::new())
         .await;
+    CrashPoint::RemovalDone.pass();
     let checkout = record.path.display().to_string();
     match outcome {
         Ok(Cleanup::Cleaned { archive, bytes }) => {
@@ -131,6 +134,22 @@ pub(super) async fn remove(job: &Job, keep: bool, at_risk: &AtRisk) -> Result<Ou
                 Ok(())
             })
             .await?;
+            Ok(Outcome::Removed { checkout, archive })
+        }
+        // It was on its way out when a daemon ended, and is out: nobody told.
+        Ok(Cleanup::AlreadyGone) if row.state == CheckoutState::Removing => {
+            let cleaned = job.entry(LogEvent::WorkspaceCleaned {
+                strategy: record.strategy.as_str().to_owned(),
+                checkout: checkout.clone(),
+                archive: None,
+                bytes: None,
+            });
+            job.finish(move |tx| {
+                tx.set_checkout_state(claim, id, CheckoutState::Removed)?;
+                tx.append(&cleaned)
+            })
+            .await?;
+            let archive = None;
             Ok(Outcome::Removed { checkout, archive })
         }
         Ok(Cleanup::AlreadyGone) => {

@@ -10,6 +10,7 @@ use super::settings::Settings;
 use crate::clock;
 use crate::domain::envelope::Envelope;
 use crate::domain::log_event::{Entry, LogEvent, Source};
+use crate::process::CrashPoint;
 use crate::store::{Claim, ItemRow, StoreError, Tx};
 
 /// The delivery that a job is about.
@@ -63,7 +64,9 @@ impl Job {
                 }
                 Ok(())
             })
-            .await
+            .await?;
+        CrashPoint::JobFinished.pass();
+        Ok(())
     }
 
     /// Stores `event` alone.

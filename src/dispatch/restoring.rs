@@ -15,6 +15,7 @@ use super::{Context, checkout};
 use crate::domain::checkout::CheckoutState;
 use crate::domain::code::FailureCode;
 use crate::domain::log_event::LogEvent;
+use crate::process::CrashPoint;
 use crate::store::{CheckoutRow, StoreError};
 use crate::workspace::Restored;
 
@@ -26,11 +27,13 @@ pub(super) async fn into_item(job: &Job, archived: &Archived, cancel: &Cancellat
         Ok(row) => row,
         Err(refused) => return Ok(Err(refused)),
     };
+    CrashPoint::RestoreBegun.pass();
     let restored = job
         .context
         .workspace(&archived.root)
         .restore(id, &target, cancel)
         .await;
+    CrashPoint::RestoreDone.pass();
     let (claim, row) = (job.claim, row.id);
     let restored = match restored {
         Ok(Restored {
@@ -70,6 +73,7 @@ pub(super) async fn into_item(job: &Job, archived: &Archived, cancel: &Cancellat
             tx.append(&entry)
         })
         .await?;
+    CrashPoint::RestoreStored.pass();
     Ok(Ok(Answer::Restored {
         archive: id.clone(),
         checkout,

@@ -21,6 +21,7 @@ use super::{Context, LEASE_MS, launching, repository_key};
 use crate::domain::code::{FailureCode, Retry};
 use crate::domain::envelope::Envelope;
 use crate::domain::log_event::{ExitStatus, LogEvent, Source};
+use crate::process::CrashPoint;
 use crate::session::{RunFiles, RunState};
 use crate::store::{SessionRow, SessionState, StoreError, Tx};
 
@@ -321,8 +322,10 @@ async fn launch(
     profile: &Profile,
     planned: &Planned,
 ) -> Result<(), Stop> {
+    CrashPoint::SessionPlanned.pass();
     let launched = match launching::spec(job, place, profile, planned).await {
         Ok(spec) => {
+            CrashPoint::SessionPrompt.pass();
             let launched = crate::session::launch(&spec).await;
             launched.map(|_| spec.files).map_err(|error| {
                 let code = error.code();
@@ -331,6 +334,7 @@ async fn launch(
         }
         Err(failure) => Err(failure),
     };
+    CrashPoint::SessionLaunched.pass();
     let (session, run) = (planned.session.clone(), planned.run);
     match launched {
         Ok(files) => {
@@ -532,6 +536,7 @@ async fn run_over(
     untold: Option<crate::domain::log_event::Entry>,
     status: Option<ExitStatus>,
 ) -> Result<(), StoreError> {
+    CrashPoint::SessionEnded.pass();
     let session = row.id.clone();
     let (state, event) = match status {
         Some(_) => (
@@ -559,6 +564,7 @@ async fn run_over(
             tx.append(&entry)
         })
         .await?;
+    CrashPoint::SessionOver.pass();
     job.context.send(Message::PlaceFree);
     Ok(())
 }
@@ -643,6 +649,7 @@ async fn end_run(job: &Job, row: &SessionRow) -> Result<bool, Stop> {
         return Ok(false);
     }
     let files = launching::files(&job.context, &row.id, row.run)?;
+    CrashPoint::SessionEnding.pass();
     // Also of a run that is over: what it left behind ends with it.
     let ended = crate::session::end(&files, job.settings.kill_grace).await;
     if !ended.remaining.is_empty() {
@@ -691,5 +698,6 @@ pub(super) async fn close(job: &Job, reason: &str) -> Result<bool, Stop> {
             tx.append(&entry)
         })
         .await?;
+    CrashPoint::SessionClosed.pass();
     Ok(true)
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::file::{self, LogFile};
 use super::{Continuity, EventLogError, EventLogSettings};
 use crate::domain::log_event::{Entry, LogEvent};
+use crate::process::CrashPoint;
 use crate::store::{Store, StoreError};
 
 /// How many events are copied at once.
@@ -244,6 +245,7 @@ impl Copier {
         })
         .await
         .map_err(CopyError::File)?;
+        CrashPoint::EventsWritten.pass();
         self.last = last;
         self.newest.send_replace(last);
         written.map_err(CopyError::File)?;
@@ -274,11 +276,13 @@ impl Copier {
             self.file = Arc::new(Mutex::new(opened.file));
             return Ok(());
         }
+        CrashPoint::EventsFlushed.pass();
         while self.forgotten < self.last {
             let through = self.last.min(self.forgotten + FORGET_BATCH);
             self.store
                 .write(move |tx| tx.forget_events_through(through))
                 .await?;
+            CrashPoint::EventsForgotten.pass();
             self.forgotten = through;
         }
         Ok(())

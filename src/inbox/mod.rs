@@ -29,6 +29,7 @@ pub use crate::store::Accepted;
 
 use crate::clock;
 use crate::domain::log_event::{Entry, LogEvent, Source};
+use crate::process::CrashPoint;
 use crate::store::{NewDelivery, Store, StoreError, Tx};
 use gist::Gist;
 use pending::PendingEstimate;
@@ -178,6 +179,7 @@ impl Inbox {
             .store
             .write(move |tx| inner.store_one(tx, &delivery, received))
             .await?;
+        CrashPoint::InboxStored.pass();
         if let Accepted::New(_) = accepted {
             (self.inner.wake)();
         }

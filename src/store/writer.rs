@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::StoreError;
 use super::flush::{Committed, Flusher};
+use crate::process::CrashPoint;
 
 /// How many pieces of work are run before the thread looks whether it may
 /// commit them.
@@ -251,8 +252,10 @@ impl<'a> Writer<'a> {
             let error = StoreError::NotCommitted(text.clone());
             return self.refuse(answers, &error);
         }
+        CrashPoint::StoreWritten.pass();
         let outcome = std::mem::replace(&mut self.outcome, Ok(()))
             .and_then(|()| run(self.connection, "COMMIT").map_err(StoreError::from));
+        CrashPoint::StoreCommitted.pass();
         match outcome {
             Ok(()) => {
                 self.next_seq = self.tx.next_seq;

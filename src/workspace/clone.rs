@@ -25,6 +25,7 @@ use crate::clock;
 use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::files;
 use crate::git::quoted;
+use crate::process::CrashPoint;
 
 /// Makes a clone. On failure nothing of it is left.
 pub(super) async fn make(
@@ -42,14 +43,16 @@ pub(super) async fn make(
     };
     let staged = layout.staging().join(&begun.nonce);
     let made = async {
-        copy_objects(inner, repository, order, &staged, cancel).await?;
+        let refs = copy_objects(inner, repository, order, &staged, cancel).await?;
+        CrashPoint::CloneObjects.pass();
         let (repo, what, record, dir) = (
             Arc::clone(repository),
             order.clone(),
             begun.clone(),
             staged.clone(),
         );
-        blocking(move || write_refs(&repo, &what, &record, &dir)).await?;
+        blocking(move || write_refs(&repo, &what, &record, &dir, refs)).await?;
+        CrashPoint::CloneRefs.pass();
         inner
             .git()?
             .command("read-tree")
@@ -59,6 +62,7 @@ pub(super) async fn make(
             .args(["-m", "-u", &begun.commit])
             .run(cancel)
             .await?;
+        CrashPoint::FilesWritten.pass();
         if cancel.is_cancelled() {
             return Err(WorkspaceError::Cancelled);
         }
@@ -159,25 +163,23 @@ pub(super) fn config(order: &Order) -> String {
     text
 }
 
-/// Writes one pack with everything the clone's refs and commit reach.
+/// Writes one pack with everything the clone's refs and commit reach, and
+/// returns those refs: read once, as a fetch may bring others meanwhile.
 async fn copy_objects(
     inner: &Arc<Inner>,
     repository: &Arc<Repository>,
     order: &Order,
     staged: &Path,
     cancel: &CancellationToken,
-) -> Result<(), WorkspaceError> {
-    let (path, commit) = (repository.vault.clone(), order.commit);
-    let tips = blocking(move || {
-        let vault = vault::open(&path)?;
-        let mut tips = format!("{commit}\n");
-        for (_, oid) in vault::heads(&vault)? {
-            // Writing to a string cannot fail.
-            let _ = writeln!(tips, "{oid}");
-        }
-        Ok(tips)
-    })
-    .await?;
+) -> Result<String, WorkspaceError> {
+    let path = repository.vault.clone();
+    let refs = blocking(move || shared::remote_refs(&vault::open(&path)?)).await?;
+    let mut tips = format!("{}\n", order.commit);
+    for line in refs.lines().filter(|line| !line.starts_with('#')) {
+        let oid = line.split(' ').next().unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(tips, "{oid}");
+    }
     inner
         .git()?
         .command("pack-objects")
@@ -187,7 +189,7 @@ async fn copy_objects(
         .stdin(tips.into_bytes())
         .run(cancel)
         .await?;
-    Ok(())
+    Ok(refs)
 }
 
 fn write_refs(
@@ -195,10 +197,10 @@ fn write_refs(
     order: &Order,
     record: &CheckoutRecord,
     staged: &Path,
+    mut refs: String,
 ) -> Result<(), WorkspaceError> {
     let git = staged.join(".git");
     let vault = vault::open(&repository.vault)?;
-    let mut refs = shared::remote_refs(&vault)?;
     if let Some(branch) = &order.branch {
         let tracked = format!("refs/remotes/origin/{branch}");
         let known = refs
@@ -248,6 +250,7 @@ fn finish(
             files::create_dirs(parent)?;
         }
         files::create_new(&file, format!("{}\n", record.commit).as_bytes())?;
+        CrashPoint::BranchCreated.pass();
         worktree::write_head(&git, &format!("ref: {name}\n"))?;
     }
     if let Some(parent) = record.path.parent() {
@@ -256,6 +259,7 @@ fn finish(
     // An empty directory is nobody's work.
     let _ = fs::remove_dir(&record.path);
     files::rename_noreplace(staged, &record.path)?;
+    CrashPoint::ClonePlaced.pass();
     Journal::new(Phase::Ready, record.clone()).write(&repository.vault)?;
     Ok(Made {
         record,

@@ -26,6 +26,7 @@ use super::{Inner, WorkspaceError, blocking, locks};
 use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
 use crate::git::ctl;
+use crate::process::CrashPoint;
 
 /// How long the worker waits for company before it starts, again as long as
 /// some comes: events of one push arrive together, and a fetch takes far longer
@@ -817,6 +818,7 @@ async fn run_fetch(
         .await
         .map(drop)
         .map_err(|error| told_by_disk(error.into(), vault));
+    CrashPoint::FetchDone.pass();
     if fetched.is_err() {
         let vault = vault.to_owned();
         let _ = blocking(move || {

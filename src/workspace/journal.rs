@@ -19,6 +19,7 @@ use super::WorkspaceError;
 use crate::domain::checkout::CheckoutRecord;
 use crate::domain::code::FailureCode;
 use crate::files;
+use crate::process::CrashPoint;
 
 /// Format of the files.
 const VERSION: u32 = 1;
@@ -76,7 +77,15 @@ impl Journal {
         let path = path_of(vault, &self.record.slug);
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| WorkspaceError::new(FailureCode::Internal, error.to_string()))?;
-        Ok(files::atomic_write(&path, &text, true)?)
+        files::atomic_write(&path, &text, true)?;
+        match &self.phase {
+            Phase::Preparing { .. } => CrashPoint::JournalPreparing,
+            Phase::Ready => CrashPoint::JournalReady,
+            Phase::Moving { .. } => CrashPoint::JournalMoving,
+            Phase::Removing { .. } => CrashPoint::JournalRemoving,
+        }
+        .pass();
+        Ok(())
     }
 
     /// Reads the journal of a slug, if there is one.
@@ -112,7 +121,10 @@ impl Journal {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(WorkspaceError::io("remove", &path, &error))
             }
-            _ => Ok(()),
+            _ => {
+                CrashPoint::JournalRemoved.pass();
+                Ok(())
+            }
         }
     }
 

@@ -27,6 +27,7 @@ use crate::domain::code::FailureCode;
 use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target::RepoTarget;
 use crate::files;
+use crate::process::CrashPoint;
 
 /// How the names of private views begin that are made for one question.
 pub(super) const SCRATCH_VIEW: &str = "gate-";
@@ -379,7 +380,10 @@ impl Repository {
                 if let Some(default) = default {
                     vault::set_default_branch(&dir, &default)?;
                 }
-                put_in_place(&dir, &target)
+                CrashPoint::VaultFetched.pass();
+                put_in_place(&dir, &target)?;
+                CrashPoint::VaultMade.pass();
+                Ok(())
             })
             .await
         }
@@ -410,7 +414,9 @@ impl Repository {
                 if fs::symlink_metadata(&to).is_ok() {
                     set_aside_damaged(&to)?;
                 }
-                put_in_place(&dir, &to)
+                put_in_place(&dir, &to)?;
+                CrashPoint::SharedMade.pass();
+                Ok(())
             });
             if made.is_err() {
                 let _ = files::remove_tree(&dir);

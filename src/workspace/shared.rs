@@ -260,6 +260,7 @@ fn ordinary_settings(found: &str, ours: &str) -> (String, Vec<String>) {
         }
         let ordinary = (ORDINARY.contains(&setting.section.as_str())
             && pair.0 != "branch.autosetupmerge")
+            || is_of_submodule(&setting)
             || pair.0 == "remote.origin.gh-resolved";
         if ordinary && setting.is_whole {
             push_setting(&mut kept, &setting);
@@ -471,7 +472,8 @@ mod tests {
             "{ours}[user]\n\tname = A \"B\"\n[branch \"x\"]\n\tremote = origin\n\
              [core]\n\tfsmonitor = evil\n\thooksPath = /evil\n[include]\n\tpath = /evil\n\
              [filter \"z\"]\n\tsmudge = evil\n[alias]\n\tst = !evil\n[remote \"origin\"]\n\turl = ext::evil\n\
-             \tgh-resolved = base\n[url \"ext::\"]\n\tinsteadOf = https://\n"
+             \tgh-resolved = base\n[submodule \"lib\"]\n\tactive = true\n\turl = https://h/o/lib.git\n\
+             \tupdate = !evil\n[url \"ext::\"]\n\tinsteadOf = https://\n"
         );
         let (kept, dropped) = ordinary_settings(&found, &ours);
         assert_eq!(
@@ -483,6 +485,7 @@ mod tests {
                 "filter.z.smudge",
                 "include.path",
                 "remote.origin.url",
+                "submodule.lib.update",
                 "url.ext::.insteadof",
             ]
         );
@@ -491,7 +494,7 @@ mod tests {
             "{kept}"
         );
         assert!(
-            kept.contains("gh-resolved") && !kept.contains("evil"),
+            kept.contains("gh-resolved") && kept.contains("lib.git") && !kept.contains("evil"),
             "{kept}"
         );
         // Once restored, it is stable.

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use super::{Workspace, WorkspaceError, blocking};
 use crate::domain::code::FailureCode;
 use crate::files;
+use crate::process::CrashPoint;
 
 /// The ending of what may be deleted.
 pub(super) const DELETING: &str = ".deleting";
@@ -98,7 +99,10 @@ fn delete_all(trash: &Path) -> Result<u64, WorkspaceError> {
             continue;
         }
         match files::remove_tree(&entry.path()) {
-            Ok(removed) => bytes += removed.bytes,
+            Ok(removed) => {
+                CrashPoint::TrashSwept.pass();
+                bytes += removed.bytes;
+            }
             Err(error) => {
                 tracing::warn!(path = %entry.path().display(), %error, "Could not delete all of a removed checkout.");
                 failed.get_or_insert(error);

@@ -32,6 +32,7 @@ use crate::domain::code::{FailureCode, Retry};
 use crate::domain::log_event::LogEvent;
 use crate::domain::repo_target::RepoTarget;
 use crate::git::{GitError, ctl};
+use crate::process::CrashPoint;
 
 /// What became of it.
 #[derive(Clone, Debug)]
@@ -170,6 +171,7 @@ async fn move_or_leave(
     let Some(journal) = journal else {
         return Ok(left_alone(record));
     };
+    let stored = record.commit.clone();
     // What the journal knows is newer if a crash came between it and the store.
     let record = match journal.phase {
         Phase::Ready if journal.record.nonce == record.nonce => journal.record,
@@ -185,6 +187,15 @@ async fn move_or_leave(
         }
         _ => return Ok(left_alone(record)),
     };
+    if record.commit == to && stored != to {
+        // By an attempt that a crash kept from telling.
+        return Ok(Updated {
+            moved: true,
+            from: stored,
+            to: to.to_owned(),
+            record,
+        });
+    }
     if record.commit == to || !idle {
         return Ok(left_alone(record));
     }
@@ -343,6 +354,7 @@ pub(super) async fn finish_move(
     if !at_new {
         if record.strategy == Strategy::Clone {
             bring_objects(inner, repository, &located, &from, &to, cancel).await?;
+            CrashPoint::MoveObjects.pass();
         }
         let mut written = merge(inner, repository, &located, &from, &to, cancel).await;
         if resumed
@@ -352,7 +364,7 @@ pub(super) async fn finish_move(
             written = merge(inner, repository, &located, &from, &to, cancel).await;
         }
         match written {
-            Ok(()) => {}
+            Ok(()) => CrashPoint::MoveFiles.pass(),
             Err(error) if error.is_cancelled() => return Err(error.into()),
             // Something is in the way: git has written nothing, and says what.
             Err(error) if is_refusal(&error) => {
@@ -465,13 +477,16 @@ fn move_head(
         }
         None => repository.patiently(inner, || write_head(&located.admin, &format!("{to}\n")))?,
     }
+    CrashPoint::MoveRef.pass();
     let line = reflog_line(
         from,
         to,
         clock::now_ms(),
         "innkeeper: new head of the pull request",
     );
-    append(&located.admin.join("logs/HEAD"), &line)
+    append(&located.admin.join("logs/HEAD"), &line)?;
+    CrashPoint::MoveHead.pass();
+    Ok(())
 }
 
 /// Returns where the private view of a checkout's refs is.

@@ -28,6 +28,7 @@ use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
 use crate::files;
 use crate::git::{ctl, quoted};
+use crate::process::CrashPoint;
 
 /// Where a push of a fork's head goes: nowhere, and git says the name.
 pub(super) const PUSH_OFF_URL: &str = "pushing-is-off://the-head-is-a-fork";
@@ -159,15 +160,18 @@ fn put_in_place(
     let new = new_dir(repository, record);
     let admin = admin_dir(repository, &record.slug);
     write_record(&new, &admin, record)?;
+    CrashPoint::RecordWritten.pass();
     if let Some(parent) = record.path.parent() {
         files::create_dirs(parent)?;
     }
     // An empty directory is nobody's work.
     let _ = fs::remove_dir(&record.path);
     files::rename_noreplace(&layout.staging().join(&record.nonce), &record.path)?;
+    CrashPoint::DirectoryPlaced.pass();
     // Git removes an empty `worktrees` when it prunes.
     files::create_dirs(&repository.shared.join("worktrees"))?;
     files::rename_noreplace(&new, &admin)?;
+    CrashPoint::RecordPlaced.pass();
     Ok(())
 }
 
@@ -259,6 +263,7 @@ async fn fill(
         .args(["-m", "-u", &record.commit])
         .run(cancel)
         .await?;
+    CrashPoint::FilesWritten.pass();
     Ok(())
 }
 
@@ -424,7 +429,9 @@ fn take_branch(
         Err(error) if error.code() == FailureCode::Corrupt => return Err(error),
         Err(error) => return Ok(Err(format!("branch `{branch}` cannot be read: {error}"))),
     }
+    CrashPoint::BranchCreated.pass();
     set_head(admin, &name, record, commit)?;
+    CrashPoint::HeadSet.pass();
     Ok(Ok(()))
 }
 
@@ -541,7 +548,9 @@ pub(super) fn undo(
             }
             files::rename_noreplace(&admin, &gone)?;
         }
+        CrashPoint::UndoRecord.pass();
         undo_branch(repository, &record, branch_before.as_deref())?;
+        CrashPoint::UndoBranch.pass();
         files::remove_tree(&gone)?;
     }
     let ours = fs::symlink_metadata(&record.path)
@@ -550,6 +559,7 @@ pub(super) fn undo(
         let trash = layout.trash().join(&record.nonce);
         files::create_dirs(&layout.trash())?;
         files::rename_noreplace(&record.path, &trash)?;
+        CrashPoint::UndoDirectory.pass();
         files::remove_tree(&trash)?;
     }
     files::remove_tree(&layout.trash().join(&record.nonce))?;

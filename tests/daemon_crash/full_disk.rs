@@ -40,6 +40,25 @@ impl Small {
     }
 }
 
+/// Takes every inode that is left; returns the directory that has them.
+fn take_inodes(small: &Small) -> PathBuf {
+    let ballast = small.0.join("ballast");
+    std::fs::create_dir(&ballast).expect("a directory");
+    let mut number = 0;
+    while std::fs::write(ballast.join(number.to_string()), "").is_ok() {
+        number += 1;
+    }
+    ballast
+}
+
+fn free(ballast: &Path) {
+    if ballast.is_dir() {
+        std::fs::remove_dir_all(ballast).expect("removed");
+    } else {
+        std::fs::remove_file(ballast).expect("removed");
+    }
+}
+
 impl Drop for Small {
     fn drop(&mut self) {
         let _still_in_use = Command::new("umount").arg("-l").arg(&self.0).status();
@@ -156,19 +175,124 @@ fn as_root_a_full_disk_of_checkouts_is_disk_full_and_tried_again() {
 
 #[test]
 fn as_root_no_inodes_left_is_disk_full_and_tried_again() {
-    full_root(
-        "size=64m,nr_inodes=400",
-        |small| {
-            let ballast = small.0.join("ballast");
-            std::fs::create_dir(&ballast).expect("a directory");
-            let mut number = 0;
-            while std::fs::write(ballast.join(number.to_string()), "").is_ok() {
-                number += 1;
-            }
-            ballast
-        },
-        |ballast| std::fs::remove_dir_all(ballast).expect("removed"),
-    );
+    full_root("size=64m,nr_inodes=400", take_inodes, |ballast| {
+        std::fs::remove_dir_all(ballast).expect("removed");
+    });
+}
+
+/// Root, state, origins, everything on one disk that is full: what is not
+/// accepted is said, what is accepted is done in the end, and work stays.
+fn everything_full(options: &str, fill: impl Fn(&Small) -> PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let small = Small::mount(&dir.path().join("disk"), options);
+    let mut world = World::new_in(&small.0, &every_request());
+    let origin = world.origin("acme", "widgets");
+    let (first, second) = (pull(&origin, 1), pull(&origin, 2));
+    world.start();
+    let opened = world.accept(&first.opened());
+    assert_eq!(world.wait_over(&opened)["event"], "delivery.done");
+    let checkout = crate::inn::checkout_of(&world, &opened);
+    std::fs::write(checkout.join("draft"), "not committed\n").expect("work");
+    let ballast = fill(&small);
+    let mut owed = Vec::new();
+    for (id, payload) in [
+        ("full-close", first.closed_unmerged()),
+        ("full-open", second.opened()),
+    ] {
+        match world.deliver_as(id, &payload).status {
+            202 => {}
+            503 => owed.push((id, payload)),
+            other => panic!("{id}: {other}"),
+        }
+    }
+    // Also a daemon that is killed here, and cannot write, harms nothing.
+    world.kill();
+    if let Err(told) = world.try_start_with(|_| {}) {
+        assert!(
+            !told.contains("signal"),
+            "it says what is the matter: {told}"
+        );
+    }
+    let draft = checkout.join("draft");
+    let in_place = std::fs::read_to_string(&draft);
+    assert_eq!(in_place.expect("it stays"), "not committed\n");
+    free(&ballast);
+    if !world.is_running() {
+        world.start();
+    }
+    for (id, payload) in owed {
+        world.until("it accepts again", || {
+            world.deliver_as(id, &payload).status == 202
+        });
+    }
+    for id in ["full-close", "full-open"] {
+        assert_eq!(world.wait_over(id)["event"], "delivery.done");
+    }
+    let kept = crate::inn::of_delivery(&world.events(), "full-close", &["workspace.kept"]).len();
+    if kept > 0 {
+        let again = world.accept(&first.closed_unmerged());
+        world.wait_over(&again);
+    }
+    let cleaned = world.wait_event("workspace.cleaned", 1);
+    let archive = cleaned["archive"].as_str().expect("an archive").to_owned();
+    assert!(!checkout.exists());
+    let to = world.root().join("restored");
+    world.ok(&[
+        "archive",
+        "restore",
+        &archive,
+        "--to",
+        &to.display().to_string(),
+    ]);
+    let text = std::fs::read_to_string(to.join("draft")).expect("it is in the archive");
+    assert_eq!(text, "not committed\n");
+    let closed = world.accept(&second.closed_unmerged());
+    assert_eq!(world.wait_over(&closed)["event"], "delivery.done");
+    wait_nothing_left(&world);
+    world.stop();
+    world.assert_sequence_is_whole();
+    drop(world);
+    drop(small);
+}
+
+#[test]
+fn as_root_one_full_disk_for_everything_costs_no_work_and_no_delivery() {
+    everything_full("size=90m", Small::fill);
+}
+
+#[test]
+fn as_root_one_disk_without_inodes_for_everything_costs_no_work_and_no_delivery() {
+    everything_full("size=200m,nr_inodes=1500", take_inodes);
+}
+
+#[test]
+fn as_root_a_state_disk_without_inodes_costs_no_delivery() {
+    let mut world = crate::inn::world_of_scribes(|_| {}, "");
+    let small = Small::mount(&world.state(), "size=200m,nr_inodes=200");
+    let origin = world.origin("acme", "widgets");
+    let (first, second) = (pull(&origin, 1), pull(&origin, 2));
+    world.start();
+    let before = world.accept(&first.opened());
+    world.wait_over(&before);
+    world.wait_event("session.exited", 1);
+    let ballast = take_inodes(&small);
+    let opened = world.accept(&second.opened());
+    // Its prompt cannot be written, so that its session waits.
+    let failed = world.wait_delivery("session.spawn_failed", &opened);
+    assert_eq!(failed["retryable"], true, "{failed}");
+    free(&ballast);
+    assert_eq!(world.wait_over(&opened)["event"], "delivery.done");
+    world.wait_event("session.exited", 2);
+    assert_eq!(crate::inn::told(&world, "acme/widgets", 2).len(), 2);
+    for pull in [first, second] {
+        let closed = world.accept(&pull.closed_unmerged());
+        world.wait_delivery("workspace.cleaned", &closed);
+    }
+    wait_nothing_left(&world);
+    world.stop();
+    world.assert_sequence_is_whole();
+    drop(world);
+    drop(small);
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod closing;
 mod crowd;
 mod full_disk;
 mod inn;
+mod life;
 mod low_disk;
 mod operations;
 mod outlive;
+mod points;

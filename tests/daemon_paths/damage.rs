@@ -7,7 +7,7 @@ use crate::support::payloads::PullRequest;
 
 #[test]
 fn a_branch_that_was_cut_short_is_put_right_and_told_and_nothing_of_its_item_is_lost() {
-    let mut inn = Inn::preparing(Transport::File, "worktree");
+    let mut inn = Inn::keeping(Transport::File, "worktree");
     let origin = inn.origin("acme", "widgets");
     let head = origin.pull_request(1, "topic");
     let other = origin.pull_request(2, "other");

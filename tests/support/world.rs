@@ -125,6 +125,12 @@ sessions:
         std::fs::rename(&written, self.config_file()).expect("it takes the old one's place");
     }
 
+    /// Leaves everything on the disk for somebody to look at; returns where.
+    pub fn leave(mut self) -> PathBuf {
+        self.dir.disable_cleanup(true);
+        self.root.clone()
+    }
+
     /// Returns the world's directory.
     pub fn root(&self) -> &Path {
         &self.root
@@ -197,6 +203,14 @@ sessions:
 
     /// Starts a daemon whose command is changed first.
     pub fn start_with(&mut self, change: impl FnOnce(&mut Command)) {
+        if let Err(told) = self.try_start_with(change) {
+            panic!("the daemon did not start: {told}");
+        }
+    }
+
+    /// Starts a daemon whose command is changed first and that may end before it
+    /// is ready; returns how it ended then, and what it said.
+    pub fn try_start_with(&mut self, change: impl FnOnce(&mut Command)) -> Result<(), String> {
         assert!(self.daemon.is_none(), "one daemon at a time");
         let stderr = self.root.join("daemon.log");
         let log = std::fs::File::options()
@@ -228,7 +242,7 @@ sessions:
         }
         if !ready {
             let status = child.wait().expect("it ended");
-            panic!("the daemon did not start: {status}\n{}", read(&stderr));
+            return Err(format!("{status}\n{}", read(&stderr)));
         }
         let webhooks = webhooks.expect("it listens for webhooks");
         self.daemon = Some(Daemon {
@@ -236,6 +250,38 @@ sessions:
             webhooks,
             stderr,
         });
+        Ok(())
+    }
+
+    /// Returns whether a daemon was started that was not seen to end.
+    pub fn is_running(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// Returns how the daemon that was started has ended, if it has; it is
+    /// forgotten then.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        let daemon = self.daemon.as_mut()?;
+        let status = daemon.child.try_wait().expect("it can be asked")?;
+        self.daemon = None;
+        Some(status)
+    }
+
+    /// Returns whether the daemon that was started has ended by itself; it is
+    /// forgotten then.
+    pub fn has_died(&mut self) -> bool {
+        self.ended().is_some()
+    }
+
+    /// Delivers a payload under this id to a daemon that may die of it.
+    pub fn try_deliver_as(&self, id: &str, payload: &Payload) -> std::io::Result<Reply> {
+        deliver(
+            self.webhooks(),
+            "/webhooks/github",
+            SECRET.as_bytes(),
+            id,
+            payload,
+        )
     }
 
     /// Returns the daemon's process id.
@@ -299,14 +345,8 @@ sessions:
 
     /// Delivers a payload under this id.
     pub fn deliver_as(&self, id: &str, payload: &Payload) -> Reply {
-        deliver(
-            self.webhooks(),
-            "/webhooks/github",
-            SECRET.as_bytes(),
-            id,
-            payload,
-        )
-        .expect("the listener answers")
+        self.try_deliver_as(id, payload)
+            .expect("the listener answers")
     }
 
     /// Returns everything that the event log tells, oldest first. Rotated files

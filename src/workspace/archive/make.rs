@@ -29,6 +29,7 @@ use crate::domain::checkout::CheckoutRecord;
 use crate::domain::code::FailureCode;
 use crate::domain::reason::Kept;
 use crate::files;
+use crate::process::CrashPoint;
 use crate::workspace::gate::Gate;
 use crate::workspace::identity::{Located, read_line};
 use crate::workspace::layout::{Layout, names_in};
@@ -91,6 +92,7 @@ impl Subject<'_> {
         let (marked, staged, at) = (mark.clone(), dir.clone(), vault.clone());
         blocking(move || {
             marked.write(&at)?;
+            CrashPoint::ArchiveMarked.pass();
             fs::create_dir(&staged).map_err(|error| WorkspaceError::io("create", &staged, &error))
         })
         .await?;
@@ -113,6 +115,7 @@ impl Subject<'_> {
             cancel,
         )
         .await?;
+        CrashPoint::ArchiveBundled.pass();
         let limit = self.gate.inner.options.archive_max_bytes;
         if bytes_of(&dir).await? > limit {
             return Err(too_big());
@@ -122,15 +125,18 @@ impl Subject<'_> {
         let (staged, token) = (dir.clone(), cancel.clone());
         let manifest =
             blocking(move || Ok(write(&source, manifest, &staged, limit, &token))).await??;
+        CrashPoint::ArchiveVerified.pass();
         // Last of all: what is read into a vault stays there, as nothing is ever
         // pruned, also if there is no archive in the end.
         bundle::pin(self.gate.inner, repository, &dir, id, cancel).await?;
+        CrashPoint::ArchivePinned.pass();
         let (layout, slug) = (self.layout.clone(), self.record.slug.clone());
         let summary = blocking(move || {
             let id = &manifest.summary.id;
             bundle::require_pinned(&vault, id, &manifest.pins, &manifest.objects)?;
             let to = shelf::dir_of(&layout, &slug, id);
             put_on_shelf(&dir, &to, &shelf::ensure(&layout, &slug)?)?;
+            CrashPoint::ArchiveShelved.pass();
             Ok(shelf::summary(&to, manifest))
         });
         Ok(summary.await?)

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::shelf;
 use crate::domain::code::FailureCode;
 use crate::files;
+use crate::process::CrashPoint;
 use crate::workspace::journal::{Journal, Phase};
 use crate::workspace::layout::Layout;
 use crate::workspace::{WorkspaceError, trash};
@@ -105,7 +106,10 @@ pub(super) fn remove(vault: &Path, id: &str) -> Result<(), WorkspaceError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(WorkspaceError::io("remove", &path, &error))
         }
-        _ => Ok(()),
+        _ => {
+            CrashPoint::ArchiveSettled.pass();
+            Ok(())
+        }
     }
 }
 

@@ -35,6 +35,7 @@ use crate::domain::code::FailureCode;
 use crate::domain::gate::Verdict;
 use crate::domain::reason::{KeepReason, Kept};
 use crate::domain::repo_target::RepoTarget;
+use crate::process::CrashPoint;
 use crate::workspace::archive::{Refusal, Subject};
 use crate::workspace::gate::{Answer, Facts, Gate, Seen, Sight, reasons, require_names};
 use crate::workspace::journal::{Journal, Phase};
@@ -222,6 +223,7 @@ async fn remove(
 
     let gate = Gate::new(inner, &repository, facts)?;
     let Sight { inspection, seen } = gate.look(&record, Form::Paranoid, cancel).await?;
+    CrashPoint::GateLooked.pass();
     let reasons = match inspection.verdict {
         Verdict::Removable => Vec::new(),
         Verdict::Keep(reasons) => reasons,
@@ -319,7 +321,9 @@ impl Removal<'_> {
         };
         blocking(move || take_away(&repo, &record, &to, phase)).await?;
 
+        CrashPoint::DirectoryTrashed.pass();
         let again = self.look_again(seen, &in_trash, cancel).await;
+        CrashPoint::TrashLooked.pass();
         let stays = match again {
             Ok(reasons) if reasons.is_empty() => None,
             Ok(reasons) => Some(Ok(Cleanup::Kept {
@@ -353,6 +357,7 @@ impl Removal<'_> {
                 return Err(error);
             }
             commit(&layout, &repo, &record, &id)?;
+            CrashPoint::RemovalCertain.pass();
             finish(&layout, &repo, &record, &id, &heads, archive.as_deref())
         })
         .await?;

@@ -12,6 +12,7 @@ use super::{Cleanup, kept};
 use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::reason::KeepReason;
 use crate::files;
+use crate::process::CrashPoint;
 use crate::workspace::gate::is_same;
 use crate::workspace::identity::{NONCE_FILE, read_line};
 use crate::workspace::journal::{Journal, Phase};
@@ -20,7 +21,7 @@ use crate::workspace::repository::Repository;
 use crate::workspace::worktree;
 use crate::workspace::{Inner, WorkspaceError, archive, blocking, shared};
 
-/// See [`Workspace::recover_removals`]. What is being worked on is waited for.
+/// See [`crate::workspace::Workspace::recover_removals`]. What is being worked on is waited for.
 pub(in crate::workspace) async fn recover(
     inner: &Arc<Inner>,
 ) -> Result<Vec<String>, WorkspaceError> {
@@ -219,6 +220,7 @@ pub(super) fn put_back(in_trash: &Path, record: &CheckoutRecord) -> Result<(), W
         files::create_dirs(parent)?;
     }
     files::rename_noreplace(in_trash, &record.path)?;
+    CrashPoint::RemovalTakenBack.pass();
     Ok(())
 }
 

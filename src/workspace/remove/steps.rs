@@ -10,10 +10,12 @@ use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
 use crate::files;
 use crate::git::ctl;
+use crate::process::CrashPoint;
 use crate::workspace::journal::{Journal, Phase};
 use crate::workspace::landed::Landed;
 use crate::workspace::layout::Layout;
 use crate::workspace::repository::Repository;
+use crate::workspace::update;
 use crate::workspace::worktree::{self, holder_of};
 use crate::workspace::{WorkspaceError, archive, shared, trash, vault};
 
@@ -131,14 +133,21 @@ pub(super) fn finish(
     if record.strategy == Strategy::Worktree && exists(&repository.shared)? {
         let archived = archive.map(|id| archive::branches(layout, id));
         drop_branch(repository, record, heads, &archived.unwrap_or_default())?;
+        CrashPoint::BranchDropped.pass();
         if exists(&trash.join(id))? {
             files::rename_noreplace(&trash.join(id), &trash::deleting(&trash, id))?;
         }
+        CrashPoint::DirectoryMarked.pass();
         files::remove_tree(&records_trash(repository)?.join(id))?;
+        CrashPoint::RecordDeleted.pass();
         let admin = worktree::admin_dir(repository, &record.slug);
         if is_ours(&admin, record) {
             return Err(left(&admin));
         }
+    }
+    if record.strategy == Strategy::Clone {
+        // The view through which its branch was moved.
+        files::remove_tree(&update::view_of(repository, record))?;
     }
     let stays = fs::symlink_metadata(&record.path).is_ok_and(|stat| {
         stat.is_dir() && stat.ino() == record.inode && stat.dev() == record.device

@@ -13,6 +13,7 @@ use crate::domain::checkout::{CheckoutRecord, Strategy};
 use crate::domain::code::FailureCode;
 use crate::domain::repo_target::RepoTarget;
 use crate::files;
+use crate::process::CrashPoint;
 use crate::workspace::archive::Restored;
 use crate::workspace::archive::manifest::TREE;
 use crate::workspace::identity::{NONCE_FILE, boot_id};
@@ -173,8 +174,12 @@ async fn fill(
     .await?;
     // A branch of that name which is somebody else's does not go with this one.
     record.branch_created &= is_on_its_branch;
-    if record.strategy == Strategy::Worktree {
-        refs::bring_back_stash(inner, repository, loaded, cancel).await?;
+    match record.strategy {
+        Strategy::Worktree => refs::bring_back_stash(inner, repository, loaded, cancel).await?,
+        Strategy::Clone => {
+            let git = record.path.join(".git");
+            objects::complete(inner, repository, &git, cancel).await?;
+        }
     }
     let (repo, what, of) = (Arc::clone(repository), Arc::clone(loaded), record.clone());
     let detached = differs.iter().any(|why| why.starts_with("HEAD"));
@@ -189,6 +194,7 @@ async fn fill(
             let place = |entry: &_| place(entry).filter(|path| !detached || *path != head);
             let tree = what.manifest.has_directory.then_some(of.path.as_path());
             let differs = compare(&what, &place, tree);
+            CrashPoint::RestorePlaced.pass();
             Journal::new(Phase::Ready, of.clone()).write(&repo.vault)?;
             Ok(differs)
         })

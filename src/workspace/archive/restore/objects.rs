@@ -127,3 +127,50 @@ pub(super) async fn copy_to(
         .await?;
     Ok(())
 }
+
+/// Brings what a restored clone's tracking branches name and today's remote has
+/// no more, as after a force push: git takes a ref without its object for damage.
+pub(super) async fn complete(
+    inner: &Arc<Inner>,
+    repository: &Arc<Repository>,
+    git_dir: &Path,
+    cancel: &CancellationToken,
+) -> Result<(), WorkspaceError> {
+    let (path, packed) = (repository.vault.clone(), git_dir.join("packed-refs"));
+    let revisions = blocking(move || {
+        let text = match std::fs::read_to_string(&packed) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(WorkspaceError::io("read", &packed, &error)),
+        };
+        let vault = vault::open(&path)?;
+        let mut revisions = String::new();
+        for line in text.lines() {
+            let id = line.split(' ').next().unwrap_or_default();
+            if let Ok(oid) = vault::parse_oid(id)
+                && vault::has_commit(&vault, oid)
+            {
+                // Writing to a string cannot fail.
+                let _ = writeln!(revisions, "{oid}");
+            }
+        }
+        for (_, oid) in vault::heads(&vault)? {
+            let _ = writeln!(revisions, "^{oid}");
+        }
+        Ok(Some(revisions))
+    })
+    .await?;
+    let Some(revisions) = revisions else {
+        return Ok(());
+    };
+    inner
+        .git()?
+        .command("pack-objects")
+        .git_dir(&repository.vault)
+        .args(["-q", "--revs", "--delta-base-offset", "--non-empty"])
+        .arg(git_dir.join("objects/pack/pack"))
+        .stdin(revisions.into_bytes())
+        .run(cancel)
+        .await?;
+    Ok(())
+}
