@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -595,6 +595,15 @@ impl Campaign {
         if checkout.away.is_some() {
             return;
         }
+        if !checkout.path.is_dir() {
+            let path = checkout.path.clone();
+            if self.is_told_gone(index, &path) {
+                return self.settle(index);
+            }
+        }
+        let Some(checkout) = &mut self.items[index].checkout else {
+            return;
+        };
         let now = Snapshot::of(&home, &checkout.path);
         if moved {
             checkout.commits.extend(now.reflog.iter().cloned());
@@ -603,6 +612,30 @@ impl Campaign {
         }
         let before = checkout.snapshot.clone();
         self.compare(&format!("{reference} in place"), &before, &now);
+    }
+
+    /// A directory that is not there went a moment ago and the log is about to say
+    /// so, or it is about to be put back. Returns whether it went.
+    fn is_told_gone(&mut self, index: usize, path: &Path) -> bool {
+        let reference = self.items[index].reference();
+        let deadline = Instant::now() + PATIENCE;
+        while !path.is_dir() {
+            self.log.read();
+            let told = self.log.of_item.get(&reference).into_iter().flatten();
+            if told
+                .skip(self.items[index].read)
+                .any(|event| event["event"] == "workspace.cleaned")
+            {
+                return true;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{reference}: `{}` is gone, and nothing was told of it",
+                path.display()
+            );
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        false
     }
 
     /// A checkout is gone: it was archived, or everything of it is on the remote.
